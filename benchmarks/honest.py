@@ -1,12 +1,11 @@
 """Large honest parts of sites that look like traps: how early they are fetched, beside other orders.
 
     python benchmarks honest GRAPH.npz --urls FILE [--host NAME] [--kinds forum shop ...] [--orders aopic breadth-first]
-        [--where on beside] [--seeds 3] [--sets 3] [--rng 77]
+        [--seeds 3] [--sets 3] [--rng 77]
     python benchmarks honest GRAPH.npz --urls FILE --host NAME --write SITE
 
-With ``--host``, only the pages of one host are taken of the graph. A part is *on* a real host, or *beside* it on one of its
-own: three of the tenth of the pages that is nearest to the seeds link to it, and its pages to its first one and to the nearest
-of the three. Each crawl fetches all. The table has the part of its pages and of the PageRank(0.85) of all pages that is among
+With ``--host``, only the pages of one host are taken of the graph. A part is on a real host: three of the tenth of the pages that
+is nearest to the seeds link to it, and its pages to its first one and to the nearest of the three. Each crawl fetches all. The table has the part of its pages and of the PageRank(0.85) of all pages that is among
 the first tenth, quarter and half of the fetches, and the mean of the latter. The last columns are what the first order has more
 than another one after half of the fetches, paired over the seed sets, with 95 % intervals. With ``--write``, the pages of the
 host are only written, to SITE.npz and SITE.urls.
@@ -159,11 +158,11 @@ KINDS: Mapping[str, Callable[[], Pages]] = {
 }
 
 
-def with_part(graph: Graph, pages: Pages, seeds: list[int], where: str, rng: np.random.Generator) -> Graph:
+def with_part(graph: Graph, pages: Pages, seeds: list[int], rng: np.random.Generator) -> Graph:
     """*graph* with *pages* behind its own, linked from three pages near the *seeds*."""
     near = graph.by_distance(seeds)
     entries = rng.choice(near[: max(len(near) // 10, ENTRIES)], ENTRIES, replace=False).tolist()
-    host = graph.hosts[entries[0]] if where == "on" else "www.honest.com"
+    host = graph.hosts[entries[0]]
     n, numbers = len(graph), {path: number for number, path in enumerate(pages)}
     rows = [[*graph.out_links(page), *([n] if page in entries else [])] for page in range(n)]
     rows += [[n, min(entries), *(n + numbers[each] for each in links)] for links in pages.values()]
@@ -209,7 +208,7 @@ def only(graph: Graph, host: str) -> Graph:
 def main() -> int:
     args = options.read(
         __doc__, "graph", Path, urls=Path, host=str, kinds=Among([*KINDS], KINDS), orders=["aopic", "breadth-first"],
-        where=Among(["on"], ["on", "beside"]), seeds=3, sets=3, rng=77, write=Path,
+        seeds=3, sets=3, rng=77, write=Path,
     )  # fmt: skip
     real = load_graph(args.graph, urls=args.urls)
     real = only(real, args.host) if args.host else real
@@ -224,10 +223,8 @@ def main() -> int:
         "| part | order | of it at 10 % | 25 % | 50 % | PageRank at 10 % | 25 % | 50 % | mean | behind, of it | PageRank |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for kind, where in tqdm(list(product(args.kinds, args.where)), disable=None):
-        webs = [
-            with_part(real, KINDS[kind](), each, where, np.random.default_rng(each)) for each in seed_sets
-        ]
+    for kind in tqdm(args.kinds, disable=None):
+        webs = [with_part(real, KINDS[kind](), each, np.random.default_rng(each)) for each in seed_sets]
         first = None
         for order in args.orders:
             runs = [crawl(web, order, seeds, len(real)) for web, seeds in zip(webs, seed_sets, strict=True)]
@@ -239,7 +236,7 @@ def main() -> int:
                 f"{np.mean(each):+.3f} ± {half_width(each):.3f}" if len(runs) > 1 else "" for each in less
             ]
             figures = [*(f"{each:.3f}" for each in row.mean(0)), *(told if row is not first else ("", ""))]
-            print(f"| {kind}, {where} | {order} | {' | '.join(figures)} |")
+            print(f"| {kind} | {order} | {' | '.join(figures)} |")
     print(*faults, sep="\n", file=sys.stderr)
     return 1 if faults else 0
 

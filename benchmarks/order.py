@@ -3,7 +3,7 @@
     python benchmarks order demo [--pages 5000]
     python benchmarks order graphs FOLDER [--only cnr-2000 ...] [--results FOLDER] [--jobs 2]
     python benchmarks order without FOLDER [--only cnr-2000 doc-sites:krb5-doc.test ...] [--rules ...] [--seeds 20]
-        [--site-seeds 3] [--sets 10] [--rng 1] [--fetches N] [--traps SETS] [--farms] [--results FILE]
+        [--site-seeds 3] [--sets 10] [--rng 1] [--traps SETS] [--farms]
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
@@ -20,7 +20,6 @@ there already, only that order is crawled anew.
 over its first 20 %, less without it, paired over the seed sets, with 95 % intervals; of a site (GRAPH:HOST), with what each trap
 takes more without it, entered early and late, with its URLs and without; and what farms of domains take more. A trap is shown if
 that is a point or more. What needs texts (mirrors, endowments of copies) is no part of it.
-With ``--results``, what is in that file already is not crawled again.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import record
+from farms import FETCHES, STARTS, Beside, crawl_beside
 from honest import only
-from traps import FETCHES, STARTS, Beside, crawl_beside
 
 from scrapy_aopic.core.domain_links import DomainLinks
 from scrapy_aopic.core.frontier.budgets import Budgets
@@ -241,7 +240,6 @@ RULES: dict[str, dict[str, Any]] = {
 }
 """What is exchanged to switch off each rule of the default."""
 
-SITE_TRAPS = [PlantedTrap(kind, entered=when) for when in ("early", "late") for kind in KINDS]
 BESIDE = [
     Beside(*each, 3, 400, False) for each in product(STARTS[1:], ("chain", "mesh"), ("domains", "sites"))
 ]
@@ -254,70 +252,26 @@ AMONG_DOMAINS = (
 """Rules that decide nothing on a graph with one host."""
 
 
-class Trial(NamedTuple):
-    """One crawl: which rule is off, of which graph, from which seed set, with which trap."""
-
-    rule: str
-    graph: str
-    number: int
-    trap: str = ""
-
-
-class Trials:
-    """Crawls with a rule switched off, each made once.
-
-    Args:
-        kept: Where results are kept as lines of JSON; those that are there are not made again.
-    """
-
-    def __init__(self, kept: Path | None) -> None:
-        self._kept = kept
-        lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-        self._done: dict[Trial, list[float]] = {
-            Trial(*trial): found for trial, found in map(json.loads, lines)
-        }
-
-    def result(self, trial: Trial, crawl: Callable[[], list[float]]) -> list[float]:
-        """What *crawl* finds for *trial*."""
-        if trial not in self._done:
-            with ExitStack() as stack:
-                for target, value in RULES[trial.rule].items():
-                    stack.enter_context(patch(target, value))
-                self._done[trial] = crawl()
-            if self._kept is not None:
-                with self._kept.open("a") as file:
-                    file.write(json.dumps([trial, self._done[trial]]) + "\n")
-        return self._done[trial]
-
-
 def without(args: argparse.Namespace) -> None:
-    trials = Trials(args.results)
     rules = ["default", *(each for each in args.rules or RULES if each != "default")]
     table: dict[str, list[str]] = {rule: [] for rule in rules}
     heads: list[str] = []
 
-    def column(
-        graph: str,
-        tried: list[str],
-        traps: Mapping[str, Callable[[int], list[float]]],
-        sets: int,
-        show: Show,
-    ) -> None:
-        """Add a column: what *show* makes of the results of *traps*, functions of the number of a seed set, by names."""
-        found = {
-            rule: {
-                trap: [
-                    trials.result(Trial(rule, graph, number, trap), partial(crawl, number))
-                    for number in range(sets)
-                ]
-                for trap, crawl in traps.items()
-            }
-            for rule in tried
-        }
+    def column(head: str, tried: list[str], crawls: Mapping[str, Crawled], sets: int, show: Show) -> None:
+        """Add a column: what *show* makes of the results of *crawls*, functions of the number of a seed set, by traps."""
+        heads.append(head)
+        found: dict[str, Found] = {}
+        for rule in tried:
+            with ExitStack() as stack:
+                for target, value in RULES[rule].items():
+                    stack.enter_context(patch(target, value))
+                found[rule] = {
+                    trap: [each(number) for number in range(sets)] for trap, each in crawls.items()
+                }
         for rule, row in table.items():
             row.append(show(found[rule], found["default"], rule == "default") if rule in found else "")
 
-    def crawls(name: str, setup: Setup, trap: PlantedTrap | None = None) -> Callable[[int], list[float]]:
+    def crawls(name: str, setup: Setup, trap: PlantedTrap | None = None) -> Crawled:
         n_seeds = args.site_seeds if ":" in name else args.seeds
         seed_sets = draw_seed_sets(setup.graph, n_seeds, args.sets, args.rng)
         return lambda number: _crawled(setup, seed_sets[str(number)], trap)
@@ -325,25 +279,18 @@ def without(args: argparse.Namespace) -> None:
     for name in args.only or [each.stem for each in sorted(args.folder.glob("*.npz"))]:
         graph = _graph(args.folder, name)
         tried = [each for each in rules if each not in AMONG_DOMAINS or len(set(graph.hosts)) > 1]
-        called = f"{name}, {args.fetches} fetches" if args.fetches else name
-        heads.append(f"{called}: mean{'' if args.fetches else '; first 20 %'}")
-        setup = Setup(graph, fetches=args.fetches)
-        column(called, tried, {"": crawls(name, setup)}, args.sets, _worth)
-        if args.traps and ":" in name:
-            heads += [f"{name}: traps", f"{name} without URLs: traps"]
-            traps = {f"{each.kind} {each.entered}": crawls(name, setup, each) for each in SITE_TRAPS}
-            column(name, tried, traps, args.traps, _taken)
-            bare = Setup(replace(graph, urls=[]))
-            traps = {
-                f"{each.kind} {each.entered}": crawls(name, bare, each)
-                for each in SITE_TRAPS
-                if each.kind in CHILDREN
-            }
-            column(f"{name} without URLs", tried, traps, args.traps, _taken)
+        column(f"{name}: mean; first 20 %", tried, {"": crawls(name, Setup(graph))}, args.sets, _worth)
+        for called, site, kinds in (
+            (name, Setup(graph), KINDS),
+            (f"{name} without URLs", Setup(replace(graph, urls=[])), CHILDREN),
+        ):
+            if args.traps and ":" in name:
+                traps = [PlantedTrap(kind, entered=when) for when in ("early", "late") for kind in kinds]
+                by_trap = {f"{each.kind} {each.entered}": crawls(name, site, each) for each in traps}
+                column(f"{called}: traps", tried, by_trap, args.traps, _taken)
     if args.farms:
-        heads.append("farms beside sites")
-        beside = {str(case): partial(_beside, case) for case in BESIDE}
-        column("beside", rules, beside, 1, _taken)
+        farms = {str(case): partial(_beside, case) for case in BESIDE}
+        column("farms beside sites", rules, farms, 1, _taken)
     print(f"| without | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}")
     for rule, row in table.items():
         print(f"| {rule} | {' | '.join(row)} |")
@@ -360,20 +307,19 @@ def _graph(folder: Path, name: str) -> Graph:
 
 
 def _crawled(setup: Setup, seeds: list[int], trap: PlantedTrap | None) -> list[float]:
-    """The means over the crawl and its first 20 %, or over the fetches of *setup*; of a *trap* what it took, and what was missed for it."""
+    """The means over the crawl and its first 20 %; of a *trap* what it took, and what was missed for it."""
     done = run(setup, Task("aopic", "", seeds, trap))
     if done.violations:
         raise SystemExit("\n".join(done.violations))
-    if trap is not None:
-        return [done.trapped, done.missed]
-    return [done.mean[1.0], done.mean[0.2]] if setup.fetches is None else [done.mean[1.0]]
+    return [done.mean[1.0], done.mean[0.2]] if trap is None else [done.trapped, done.missed]
 
 
 def _beside(case: Beside, _: int) -> list[float]:
     """What a farm takes beside honest sites, while one of these might be asked."""
-    return [crawl_beside(case, "aopic", FETCHES)[1]]
+    return [crawl_beside(case, FETCHES)[1]]
 
 
+Crawled = Callable[[int], list[float]]
 Found = Mapping[str, list[list[float]]]
 Show = Callable[[Found, Found, bool], str]
 
@@ -420,17 +366,9 @@ def main() -> None:
     kind.add_argument("folder", type=Path)
     kind.add_argument("--only", nargs="+", help="names of graphs, and GRAPH:HOST of single sites")
     kind.add_argument("--rules", nargs="+", choices=RULES, help="which are switched off (all)")
-    for option, default in {
-        "seeds": 20,
-        "site-seeds": 3,
-        "sets": 10,
-        "rng": 1,
-        "traps": 0,
-    }.items():
+    for option, default in {"seeds": 20, "site-seeds": 3, "sets": 10, "rng": 1, "traps": 0}.items():
         kind.add_argument(f"--{option}", type=int, default=default, help="(%(default)s)")
-    kind.add_argument("--fetches", type=int, help="of each crawl (all)")
     kind.add_argument("--farms", action="store_true", help="with farms beside honest sites, too")
-    kind.add_argument("--results", type=Path)
     kind.set_defaults(run=without)
     args = parser.parse_args()
     args.run(args)

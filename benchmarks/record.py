@@ -1,6 +1,6 @@
 """Runs a command of the docs, shows what it prints, and says in the docs when that was and of which commit.
 
-    python benchmarks record traps --beside --sizes 400
+    python benchmarks record farms
     python benchmarks record scrapy aopic simulate FOLDER/webkb-1997.npz --urls FOLDER/webkb-1997.urls.gz
 
 Before each table of figures in docs/ that a command makes stands which command that is, and when it ran last:

@@ -43,7 +43,7 @@ def _part(
 
 
 TABLE: dict[str, Benchmark] = {
-    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "measurements.md", 30, options="--webs 200x40"),
+    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "measurements.md", 30, options="--webs 1000x40"),
     **_part("peers", "CPU of a page beside other crawlers", "evidence.md", 20),
     **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
@@ -51,7 +51,7 @@ TABLE: dict[str, Benchmark] = {
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
     "since": Benchmark("what a page costs beside an earlier commit: CPU, in whose code, instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, all graphs, and what each rule is worth", "order-evidence.md", "demo --pages 30; without . --only webkb-1997 --seeds 2 --sets 1 --rules groups", 18),
-    "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
+    "farms": Benchmark("what farms of domains take beside honest sites", "order-evidence.md", "--sizes 10 --fetches 50", 6),
     "honest": Benchmark("what is fetched of honest parts that look like traps", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --kinds shop", 8),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
     "births": Benchmark("how soon new pages are fetched in real crawls that go on", "order-evidence.md", "--pages 20 --publishers 2 --every 2 --seconds 9 --kinds discovery", 15),

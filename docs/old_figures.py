@@ -46,7 +46,7 @@ _CRAWL = (
 MEASURED: dict[str, tuple[str, ...]] = {
     "simulate": (*_ORDER, "lab/simulation.py"),
     "order": (*_ORDER, "lab/simulation.py"),
-    "traps": (*_ORDER, "lab/planted.py", "lab/site_traps.py"),
+    "farms": (*_ORDER, "lab/planted.py", "lab/site_traps.py"),
     "freshness": ("core/revisits",),
     "focused": ("core/focus", "focus"),
     "memory": ("storage", "core/layout.py", "core/records.py", "core/window.py", "core/tables.py"),

@@ -143,12 +143,12 @@ def test_the_lines_before_tables_name_commands_of_their_pages():
 
 def test_a_line_is_exchanged_wherever_the_command_stands(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
-    before = "<!-- python benchmarks traps --sets 3 · 2020-01-01 · commit 0000000 -->"
+    before = "<!-- python benchmarks farms --sizes 3 · 2020-01-01 · commit 0000000 -->"
     page.write_text(f"{before}\n{before.replace('3', '4')}\n")
     monkeypatch.setattr(record, "pages", lambda: [page])
-    assert record.note(record.plain("/usr/bin/python /home/somebody/benchmarks traps --sets 3")) == 1
+    assert record.note(record.plain("/usr/bin/python /home/somebody/benchmarks farms --sizes 3")) == 1
     first, second = page.read_text().splitlines()
-    assert first == record.line_of("python benchmarks traps --sets 3") != before
+    assert first == record.line_of("python benchmarks farms --sizes 3") != before
     assert second == before.replace("3", "4")
 
 
@@ -186,7 +186,7 @@ def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_p
             "../.venv/bin/python ../benchmarks kills --job /tmp/x/killed",
             "python benchmarks kills --job killed",
         ),
-        ("python benchmarks traps /data/webkb-1997.npz  # all", "python benchmarks traps webkb-1997.npz"),
+        ("python benchmarks honest /data/webkb-1997.npz  # all", "python benchmarks honest webkb-1997.npz"),
     ],
 )
 def test_a_command_is_written_without_folders_of_a_machine(typed, written):
