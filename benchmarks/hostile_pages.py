@@ -93,14 +93,8 @@ class Kind(NamedTuple):
         body = self.body(most, host)
         framing = b"Transfer-Encoding: chunked" if self.is_chunked else b"Content-Length: %d" % len(body)
         head = f"HTTP/1.1 {self.status} OK\r\nContent-Type: {self.content}\r\n".encode() + self.headers(most)
-        return (
-            self.before(most)
-            + head
-            + framing
-            + b"\r\n\r\n"
-            + body
-            + (b"0\r\n\r\n" if self.is_chunked else b"")
-        )
+        end = b"0\r\n\r\n" if self.is_chunked else b""
+        return b"".join([self.before(most), head, framing, b"\r\n\r\n", body, end])
 
 
 def each(text: bytes, before: bytes = b"", behind: bytes = b"") -> Body:
@@ -363,15 +357,10 @@ def main() -> None:
         print(json.dumps(crawl(*json.loads(sys.argv[2]))), flush=True)
         os._exit(0)
     given = options.read(__doc__, kinds=[""], evil=[1, 12], seconds=12.0, scale=1.0, set={})
-    columns = {
-        "no request": "{:.2f}",
-        "CPU between": "{:.2f}",
-        "good": "{:.0%}",
-        "end": "{:.1f}",
-        "stall": "{:.2f}",
-        "CPU": "{:.0f}",
-        "MB": "{:.0f}",
-    }
+    forms = ["{:.2f}", "{:.2f}", "{:.0%}", "{:.1f}", "{:.2f}", "{:.0f}", "{:.0f}"]
+    columns = dict(
+        zip(("no request", "CPU between", "good", "end", "stall", "CPU", "MB"), forms, strict=True)
+    )
     print("| hosts | with | " + " | ".join(columns) + " |\n|---:|---|" + "---:|" * len(columns), flush=True)
     alone: dict[tuple[int, bool], float] = {}
     for name, kind in KINDS.items():

@@ -246,11 +246,8 @@ class Judgement:
             print(f"  {violation}")
 
     def _crawl_delay(self, entry: Entry) -> float:
-        return (
-            self._sites[entry.host].crawl_delay
-            if entry.end >= self._known_at.get(entry.host, math.inf)
-            else 0
-        )
+        is_known = entry.end >= self._known_at.get(entry.host, math.inf)
+        return self._sites[entry.host].crawl_delay if is_known else 0
 
     def _wish(self, entry: Entry) -> float:
         if entry.status not in (429, 503):
@@ -305,12 +302,8 @@ def run_audit(options: Any, folder: Path) -> int:
         resumed = time.time()
         start(settings, folder, seeds).wait()
     seconds = time.monotonic() - began
-    check = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", "check", str(job)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "scrapy", "aopic", "check", str(job)]
+    check = subprocess.run(command, capture_output=True, text=True, check=False)
     stats = json.loads((folder / "stats.json").read_text())
     entries = read_log(log)
     print(f"{seconds:.0f} s, {options.kills} kills")

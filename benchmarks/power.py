@@ -375,18 +375,7 @@ def main() -> int:
             source.mkdir()
             me = f"{sys.executable} {__file__} --record {source} {kind}"
             script = "; ".join(f"{me} {run} {notes}" for run in range(len(RUNS)))
-            strace = [
-                "strace",
-                "-f",
-                "-y",
-                "-xx",
-                "-s",
-                "100000000",
-                "-e",
-                f"trace={CALLS}",
-                "-e",
-                "signal=none",
-            ]
+            strace = f"strace -f -y -xx -s 100000000 -e trace={CALLS} -e signal=none".split()
             subprocess.run([*strace, "-o", str(trace), "sh", "-c", script], check=True)
             tape, whole = Tape(trace, source, notes), notes.read_text().splitlines()
             dices = {name: random.Random(f"{kind} {name}") for name in states}
@@ -401,15 +390,12 @@ def main() -> int:
                 if sentence := judge(target, tape.landed, set(whole[len(tape.landed) :])):
                     wrong[sentence] += 1
                     if wrong[sentence] == 1:
-                        sys.stderr.write(
-                            f"{kind}, state {name}, {len(tape.landed)} commits had landed: {sentence}\n"
-                        )
+                        at = f"{kind}, state {name}, {len(tape.landed)} commits had landed"
+                        sys.stderr.write(f"{at}: {sentence}\n")
             tape.play(tape.n_calls)
             assert tape.landed == whole
-            for path in (
-                path for path in source.rglob("*") if path.is_file()
-            ):  # the tape plays what happened
-                if not path.name.endswith("-shm"):  # which is written in memory
+            for path in source.rglob("*"):  # the tape plays what happened
+                if path.is_file() and not path.name.endswith("-shm"):  # which is written in memory
                     assert bytes(tape.disk.names[str(path)].now) == path.read_bytes(), path
             n_wrong += wrong.total()
             print(

@@ -52,7 +52,7 @@ from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
-KINDS = (
+KINDS = [
     "rocksdb",
     "links",
     "folder-links",
@@ -62,7 +62,7 @@ KINDS = (
     "disks",
     "scrapy-redis",
     "scrapy",
-)
+]
 ALONE = {"rocksdb", "links", "redis-one", "scrapy-redis", "scrapy"}
 """Kinds that are crawled by one process."""
 

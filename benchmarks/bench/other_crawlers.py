@@ -100,37 +100,20 @@ PEERS = {
     "a loop in Go": Peer((str(INSTALLED / "go" / "loop"),), "go", f"durable, {_REST}, retries, a parser"),
 }
 
+_PIP = "install --quiet --disable-pip-version-check crawlee[parsel]>=1,<2 aiohttp selectolax"
+_NPM = ("npm", "install", "--silent", "--no-save", "--prefix")
 INSTALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "python": (
         (sys.executable, "-m", "venv", str(_PYTHON)),
-        (
-            str(_PYTHON / "bin" / "pip"),
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "crawlee[parsel]>=1,<2",
-            "aiohttp",
-            "selectolax",
-        ),
+        (str(_PYTHON / "bin" / "pip"), *_PIP.split()),
     ),
-    "crawlee": (
-        ("npm", "install", "--silent", "--no-save", "--prefix", str(_NODE["crawlee"]), "@crawlee/cheerio@3"),
-    ),
+    "crawlee": ((*_NPM, str(_NODE["crawlee"]), "@crawlee/cheerio@3"),),
     # Later releases have no program for Linux.
     "spider": (
-        (
-            "npm",
-            "install",
-            "--silent",
-            "--no-save",
-            "--prefix",
-            str(_NODE["spider"]),
-            "@spider-rs/spider-rs@0.0.157",
-            "@spider-rs/spider-rs-linux-x64-gnu@0.0.157",
-        ),
+        (*_NPM, str(_NODE["spider"]), *(f"@spider-rs/{each}@0.0.157" for each in ("spider-rs", "spider-rs-linux-x64-gnu"))),
     ),
     "go": (("go", "build", "-o", str(INSTALLED / "go" / "loop"), str(PROGRAMS / "loop.go")),),
-}
+}  # fmt: skip
 """Commands that install what a peer needs, by name; each in a folder of this name in :data:`INSTALLED`."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +54,9 @@ def core(folder: str, size: int, pages: int, each_commit: int = 0) -> dict[str, 
         job = Job(Path(job_folder), policy(gap=GAP))
         watched = job.shards[0].watched
         watched.most_steps = each_commit or watched.most_steps
-        writes = _timed_writes(job)
-        found = measured(*visits(job, size), pages, writes.clear)
+        found = measured(*visits(job, size), pages)
         job.close()
-        return {**found, "slowest_ms": max(writes) * 1000}
+        return found
 
 
 def visits(job: Job, size: int) -> tuple[Callable[[], None], Links]:
@@ -107,19 +105,6 @@ def measured(
             visit()
     found["us"] -= links.seconds / pages * 1e6
     return {**found, "rate": 1e6 / found["us"], "resident": resident()}
-
-
-def _timed_writes(job: Job) -> list[float]:
-    """Seconds that each write of a group takes, by the clock on the wall."""
-    write, seconds = job.shards[0].store.write, []
-
-    def timed(*args: Any, **kwargs: Any) -> None:
-        began = time.perf_counter()
-        write(*args, **kwargs)
-        seconds.append(time.perf_counter() - began)
-
-    job.shards[0].store.write = timed  # type: ignore[method-assign]
-    return seconds
 
 
 def objects(folder: str, size: int, pages: int) -> dict[str, Any]:
@@ -219,7 +204,6 @@ def part(run: Runner) -> None:
         core_, *others = run.by_turns(*tasks)
         rates[size] = core_["us"]
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
-        run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
         for words, found in zip(("through Links", "through Scrapy's objects"), others[:2], strict=False):
             run.add("work", f"{words}, {name}", "pages/s CPU", found["rate"], wanted=1500, more=True)
         if size == first and size <= OBJECTS_UP_TO:
