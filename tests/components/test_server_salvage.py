@@ -120,3 +120,20 @@ async def test_a_job_on_a_server_that_is_crawled_is_not_salvaged(serve, settings
     missing = run_aopic("salvage", f"{address}x", "new", folder=tmp_path)
     assert "There is no job in" in missing.stderr
     assert [*tmp_path.iterdir()] == []
+
+
+async def test_a_job_in_one_piece_on_a_server_is_cut_and_goes_on_with_shards_there(
+    serve, settings, address, tmp_path
+):
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "AOPIC_SHARDS": 1, "CLOSESPIDER_PAGECOUNT": 20})
+    before = {*web.asked}
+    assert "known as fetched" in said(tmp_path, "salvage", address, "new", "--shards", SHARDS)
+    said(tmp_path, "move", "new", f"{address.url}#aopic:again")
+    await crawl(Follow, {**settings, "AOPIC_REDIS_KEY": "aopic:again"})
+    assert audit_job(ServerPlace(Address("aopic:again", address.url))).violations == []
+    assert sorted(web.asked) == sorted(PAGES), "each page once, those of before among them"
+    assert 20 <= len(before) < len(PAGES)
+    done = run_aopic("salvage", f"{address.url}#aopic:again", "more", "--shards", 4, folder=tmp_path)
+    assert done.returncode == 2
+    assert f"has {SHARDS} shards already" in done.stderr
