@@ -52,17 +52,9 @@ from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
-KINDS = [
-    "rocksdb",
-    "links",
-    "folder-links",
-    "redis-one",
-    "redis",
-    "redis-links",
-    "disks",
-    "scrapy-redis",
-    "scrapy",
-]
+KINDS = (
+    "rocksdb", "links", "folder-links", "redis-one", "redis", "redis-links", "disks", "scrapy-redis", "scrapy",
+)  # fmt: skip
 ALONE = {"rocksdb", "links", "redis-one", "scrapy-redis", "scrapy"}
 """Kinds that are crawled by one process."""
 

