@@ -179,18 +179,15 @@ def report(pooled: dict[str, list[Outcome]], fetches: int, peer: str) -> None:
 
 def main() -> None:
     args = options.read(
-        __doc__, "folder", Path, tune=False, examples=30, sets=10, fetches=2000, most=120, only=str, peer=""
+        __doc__, "folder", Path, tune=False, examples=30, sets=10, fetches=2000, most=120, peer="jlse"
     )
     policies = POLICIES
     if not args.examples:
         policies = {name: policy for name, policy in policies.items() if not needs_samples(policy.strategy)}
-    if args.only:
-        policies = {name: POLICIES.get(name) or Policy(name) for name in args.only.split(",")}
-    peer = args.peer or next(name for name in ("jlse", *policies) if name in policies)
     found = run(args, policies)
     if not found:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")
-    report(found, args.fetches, peer)
+    report(found, args.fetches, args.peer)
 
 
 if __name__ == "__main__":

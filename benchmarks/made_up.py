@@ -11,7 +11,7 @@ import numpy as np
 
 def make_all(folder: Path) -> None:
     """All files that short forms name, in *folder*."""
-    for name in ("cnr-2000", "webkb-1997", "wb-cs-stanford", "wikispeedia", "doc-sites", "GRAPH"):
+    for name in ("webkb-1997", "wikispeedia"):
         make_graph(folder, name)
     make_sites(folder / "DIR" / "sites")
 
@@ -23,7 +23,6 @@ def make_graph(folder: Path, name: str, *, pages: int = 300, hosts: int = 60) ->
     indptr = np.cumsum([0, *map(len, links)]).astype(np.int32)
     indices = np.array([link for each in links for link in each], np.int32)
     np.savez(folder / f"{name}.npz", indptr=indptr, indices=indices)
-    np.save(folder / f"{name}.pseudo_host.npy", np.arange(pages, dtype=np.int32) % hosts)
     urls = "".join(f"http://www.d{page % hosts}.com/{page}\n" for page in range(pages))
     (folder / f"{name}.urls.gz").write_bytes(gzip.compress(urls.encode()))
 
