@@ -15,12 +15,12 @@ from scrapy_aopic.core.crawl_totals import read_damaged_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.layout import DIRECTORIES, SHARES, TOTALS_KEY
+from scrapy_aopic.core.layout import BRANCHES, DIRECTORIES, OUTSIDERS, SEEDS_KEY, SHARES, TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, unpack_host
+from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, pack, unpack_host
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.salvage import Salvage, Salvaged, together
 from scrapy_aopic.core.shards.all_shards import audit_shards
@@ -113,6 +113,8 @@ def cut(damaged: Store, n: int) -> tuple[list[MemoryStore], Salvaged]:
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_have(damage, *, recrawl):
     store = make(recrawl=recrawl)
+    branch = BRANCHES + host_key("h1") + bytes(4)
+    store.write({Family.META: {SEEDS_KEY: pack({}), branch: pack((3, 1))}}, sync=True)
     DAMAGES[damage](store)
     hosts = {key for key, _ in store.scan(Family.HOSTS)}
     whole, one = salvaged(store)
@@ -136,6 +138,13 @@ def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_hav
         assert result == one
         for family in (Family.ROBOTS, Family.REQUESTS):
             assert sorted(row for shard in shards for row in shard.scan(family)) == [*whole.scan(family)]
+        for letter in (OUTSIDERS, DIRECTORIES, BRANCHES):
+            rows_in_one = [row for row in whole.scan(Family.META) if row[0][:1] == letter]
+            assert rows_in_one
+            assert rows_in_one == sorted(
+                row for shard in shards for row in shard.scan(Family.META) if row[0][:1] == letter
+            )
+        assert [SEEDS_KEY in dict(shard.scan(Family.META)) for shard in shards] == [True, False, False]
         for shard in shards[1:]:
             shards[0].write({Family.CONTENT: dict(shard.scan(Family.CONTENT))}, sync=True)
         wanted = [row for row in whole.scan(Family.CONTENT) if row[0][:1] != SHARES]
