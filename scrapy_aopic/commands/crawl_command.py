@@ -143,7 +143,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gone",
         action="store_true",
-        help="an item for each page that is gone since its last visit, too, and with --again or --every for each that has come back",
+        help="an item for each page that is gone since its last visit, too, and for each that has come back",
     )
     parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"

@@ -19,6 +19,7 @@ from .frontier.shelves import index_bucket
 from .ledger import TOTAL
 from .ports import Family, Store
 from .records import FAILED, HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Page, unpack_host
+from .revisits.found import is_gone
 from .revisits.revisits import may_come_back
 from .shards.mail import balance_of
 
@@ -246,7 +247,7 @@ class _Auditor:
             self._check_visited(key, page, has_request=request is not None)
         elif state == FAILED:
             is_over = page.changes is None or not page.changes.wakes_at
-            expect(is_over, "page {} failed, but should be revisited", key)
+            expect(is_over or is_gone(page), "page {} failed, but should be revisited", key)
         else:
             expect(False, "page {} has state {}", key, state)
 

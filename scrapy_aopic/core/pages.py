@@ -350,8 +350,7 @@ class Pages:
         if not link.is_unfiltered:
             page.purpose = b""
         if page.state == FAILED or (page.state == VISITED and not is_beside):
-            if page.state == VISITED:
-                self._due.remove(link.key)
+            self._due.remove(link.key)
             self._revive(page)
             self._ledger.pay(page, cash)
             page.place = self.next_place()

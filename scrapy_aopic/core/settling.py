@@ -156,8 +156,7 @@ class Settling:
             key, page, found.outcome, found.value, fetched=found.fetched, is_failure=failed, at=at, now=ended
         )
         self._link_to_itself(key, page, links)
-        if not found.is_failure:
-            self._revisits.visited(key, page, found.version or _NO_VERSION, ended, n_new=n_new, n_links=to.n)
+        self._revisits.visited(key, page, found.version or _NO_VERSION, ended, n_new=n_new, n_links=to.n)
         is_first = page.visits == 1
         self._note(
             WISHES + key, pack(found.wishes) if found.wishes else b"", _shows_page(found) and not is_first

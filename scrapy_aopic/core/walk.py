@@ -213,7 +213,7 @@ def find_order(name: str, own: Order | None = None) -> Order | None:
 def is_due(page: Page | None, value: bytes) -> bool:
     """Whether *value* is that of a row by which *page* waits for a revisit."""
     try:
-        return page is not None and page.state == VISITED and page.visited_at == unpack(value)[1]
+        return page is not None and page.state != QUEUED and page.visited_at == unpack(value)[1]
     except NO_RECORD:
         return False
 

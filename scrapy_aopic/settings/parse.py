@@ -295,7 +295,7 @@ def some_of(*names: str) -> Check:
     """Any of *names*, as a tuple."""
 
     def parse(value: Any) -> tuple[str, ...]:
-        given = tuple(name for _, name in listed(value))
+        given = tuple(name for _, name in listed(value, names))
         _known(given, names)
         return given
 
@@ -332,15 +332,15 @@ def texts(value: Any) -> list[str]:
     return [name for each in value if (name := each.strip())]
 
 
-def listed(value: Any) -> list[tuple[str, str]]:
+def listed(value: Any, words: Collection[str] = ()) -> list[tuple[str, str]]:
     """The names in *value*, where one may be that of a file with one a line; each with where it stands there, ``""`` if it does not.
 
-    A file is what ends like a list (``.txt``), or is there and has no name that a domain may have.
+    A file is what ends like a list (``.txt``), or is there and has no name that a domain may have, and is none of these *words*.
     """
     names = []
     for text in texts(value):
         path = Path(text)
-        if not is_list(text) and (has_public_suffix(text) or not is_file(path)):
+        if text in words or (not is_list(text) and (has_public_suffix(text) or not is_file(path))):
             names.append(("", text))
             continue
         try:
@@ -879,7 +879,7 @@ def domain(name: str) -> str:
 
 def networks(value: Any) -> Allowed | None:
     """Networks that are allowed beside the Internet; ``None`` for all."""
-    names = each_listed(value, str)
+    names = [name for _, name in listed(value, ("all",))]
     if "all" in names:
         if len(names) > 1:
             raise Reason('"all" stands alone')

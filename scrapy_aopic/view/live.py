@@ -355,6 +355,7 @@ class Watch:
             machine=self._machine(notes),
             shards=self._shards(),
             round=crawl.round,
+            revisit_at=0.0 if counts.queued else getattr(crawl.when(), "instant", 0.0),
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,

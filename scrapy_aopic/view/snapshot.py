@@ -559,6 +559,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             about the last thousand of them: what politeness costs the order. ``None`` of a stored job, and at first.
         topic: ``None`` if no page was graded for a topic.
         round: The last round of revisits; ``None`` if there was none.
+        revisit_at: When nothing is queued, the instant from which a visited page may be due; 0 if none is to be revisited.
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job, unless its history says something of the minute before the commit.
         shards: In the process of a worker, all other figures are of the shards that it holds.
@@ -605,6 +606,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     regret: float | None = None
     topic: TopicFigures | None = None
     round: Round | None = None
+    revisit_at: float = 0.0
     ledger: LedgerFigures = LedgerFigures()
     store: StoreState = StoreState()
     machine: Machine | None = None

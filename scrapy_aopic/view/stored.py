@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
-from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits.wake_times import first_wake
 from scrapy_aopic.core.shards.mail import read_counts
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.place.stored_control import control_sentences, read_control
@@ -61,7 +63,7 @@ from .snapshot import (
 from .verdict import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.operator_control import Control
@@ -69,7 +71,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
 
-_Key = TypeVar("_Key", str, int)
+_OF_TIME: dict[str, Callable[[list[Any]], Any]] = {"since": max, "saved_at": max, "is_whole": min}
+"""How fields of :class:`~scrapy_aopic.core.counters.Counters` are added up that are no counts."""
 
 
 def read_snapshot(
@@ -152,7 +155,6 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         dead=sum(saved.dead_pages for saved in each),
     )
     created_at, sums = min(saved.created_at for saved in each), _sum_of(counters)
-    sizes = [store.size_bytes() for store in view.stores]
     return replace(
         snapshot_of_sums(
             sums,
@@ -178,10 +180,11 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
             parked=sum(saved.parked for saved in each),
             dead=sum(saved.dead for saved in each),
         ),
-        store=StoreState(name=name, size_bytes=sum(sizes)),
+        store=StoreState(name=name, size_bytes=sum(store.size_bytes() for store in view.stores)),
         shards=_shards(view, pages),
         counted=count(view) if counts else None,
         round=next(reversed(rounds_in(view)), None),
+        revisit_at=0.0 if pages.queued else first_wake(view.stores),
         slow=walk.slow,
         failing=walk.failing,
         waiting=walk.waiting,
@@ -286,33 +289,16 @@ def _topic(harvests: Sequence[Harvest], labels: int) -> TopicFigures | None:
 
 def _sum_of(counters: Sequence[Counters]) -> Counters:
     """The *counters* of all shards together."""
-    if len(counters) == 1:
-        return counters[0]
-    return Counters(
-        since=max(each.since for each in counters),
-        outcomes=_sums(each.outcomes for each in counters),
-        put_back=sum(each.put_back for each in counters),
-        deferred=_sums(each.deferred for each in counters),
-        refused=_sums(each.refused for each in counters),
-        transfers=sum(each.transfers for each in counters),
-        transfer_seconds=sum(each.transfer_seconds for each in counters),
-        durations=[
-            sum(column) for column in zip_longest(*(each.durations for each in counters), fillvalue=0)
-        ],
-        received=sum(each.received for each in counters),
-        errors=sum(each.errors for each in counters),
-        down=sum(each.down for each in counters),
-        waited=sum(each.waited for each in counters),
-        waited_seconds=sum(each.waited_seconds for each in counters),
-    )
-
-
-def _sums(counts: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:
-    total: dict[_Key, int] = {}
-    for each in counts:
-        for name, n in each.items():
-            total[name] = total.get(name, 0) + n
-    return total
+    whole: dict[str, Any] = {}
+    for name in Counters.__struct_fields__:
+        values = [getattr(each, name) for each in counters]
+        if isinstance(values[0], dict):
+            whole[name] = dict(sum(map(Counter, values), Counter[str]()))
+        elif isinstance(values[0], list):
+            whole[name] = [sum(column) for column in zip(*values, strict=True)]
+        else:
+            whole[name] = _OF_TIME.get(name, sum)(values)
+    return Counters(**whole)
 
 
 # -- figures that commits do not have

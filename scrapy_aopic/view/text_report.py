@@ -222,7 +222,7 @@ def _facts(rows: dict[str, str]) -> list[str]:
 def format_snapshot(now: Snapshot) -> str:
     """A line for each figure that is known and not 0, under its name in a snapshot."""
     figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
-    for name in ("at", "created_at", "not_before", "counted_since"):
+    for name in ("at", "created_at", "not_before", "counted_since", "revisit_at"):
         figures[name] = time_of(figures[name]) if figures[name] else None
     if now.round is not None:
         figures["round"] = round_sentence(now.round)
@@ -379,7 +379,7 @@ def format_end(now: Snapshot) -> list[str]:
         ),
         "limit": LIMITED_BY.get(now.limit, "not known"),
         "left": f"{n_of(pages.queued, 'page')}{dead}",
-        "go on": "the same command again" if pages.queued else AGAIN.partition(": ")[2],
+        "go on": "the same command again" if pages.queued or now.revisit_at else AGAIN.partition(": ")[2],
     }
     return [painted(now.verdict.headline, Colour.STRONG), *_facts(rows)]
 

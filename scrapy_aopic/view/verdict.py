@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scrapy_aopic.place.stored_control import time_of
+
 from .snapshot import STEADY, WINDOW, HostCounts, Limit, Rate, Snapshot, Verdict, in_tail, queue_lasts
 from .text import LIMITED_BY, n_of, roughly
 
@@ -276,6 +278,9 @@ def _none_queued(now: Snapshot) -> Verdict:
         return Verdict("disk", _disk(now))
     if now.is_live and not now.pages.known:
         return Verdict("none", "No page is queued yet.", "Starting: no page is queued yet.")
+    if now.revisit_at:
+        text = f"Nothing is queued: while the crawl runs, pages may be due from {time_of(now.revisit_at)} on (AOPIC_RECRAWL)."
+        return Verdict("pause", text, "Nothing is queued until a page is due.")
     return Verdict("done", f"Done: nothing is queued. {AGAIN}", "Done: nothing is queued.")
 
 

@@ -60,7 +60,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
-from scrapy_aopic.core.revisits.found import found_last
+from scrapy_aopic.core.revisits.found import found_last, is_gone
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.place.stored_control import time_of
@@ -215,10 +215,9 @@ class _Question:
         if not page.canonical:
             self._say_cash(page)
         self._say_changes(page)
-        if page.changes is not None and page.changes.wakes_at:
-            instant = page.changes.wakes_at
+        if page.changes is not None and (again := page.changes.wakes_at):
             self._say(
-                f"Whether to visit it again is decided at {time_of(instant)} (AOPIC_RECRAWL).", again=instant
+                f"Whether to visit it again is decided at {time_of(again)} (AOPIC_RECRAWL).", again=again
             )
         return kind
 
@@ -246,9 +245,7 @@ class _Question:
             to = f" to {_short(root)}" if root else ""
             self._say(f"It was fetched {when}{times}, and redirected{to}.", root=root)
             if not root:
-                self._say(
-                    "Where to is not kept: the target is a page of its own, as the redirect is not permanent."
-                )
+                self._say("Where to is not kept: the target, of a redirect for now, is a page of its own.")
             return "redirect"
         if page.outcome in ("duplicate", "canonical") or root:
             of = f" of {_short(root)}" if root else ""
@@ -260,8 +257,8 @@ class _Question:
             self._say(f"Its robots.txt forbids it (ROBOTSTXT_OBEY); that was found out {when}.")
             return "forbidden"
         if page.state == FAILED:
-            what = _reason(page.outcome)
-            self._say(f"It failed {when}{times}: {what}. It will not be fetched again.")
+            so = 'is revisited with "gone" (AOPIC_RECRAWL)' if is_gone(page) else "will not be fetched again"
+            self._say(f"It failed {when}{times}: {_reason(page.outcome)}. It {so}.")
             self._say_wishes(key)
             return "failed"
         if page.outcome:
@@ -294,8 +291,9 @@ class _Question:
         if page.changes is None or not found.last_changed:
             return
         since = f", seen first at {time_of(found.first_seen)}" if found.first_seen else ""
+        what = "it was first found so" if found.what == "gone" else "it changed last"
         self._say(
-            f"Its last visit found it {found.what}{since}; it changed last at {time_of(found.last_changed)}.",
+            f"Its last visit found it {found.what}{since}; {what} at {time_of(found.last_changed)}.",
             found=found.what,
             first_seen=found.first_seen,
             last_changed=found.last_changed,

@@ -636,6 +636,18 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve, tmp_
         assert (row.cash, row.visits, row.outcome) == (0, 2, f"http {code}")
 
 
+async def test_a_page_that_is_gone_is_asked_for_again_if_that_is_wanted_and_is_back(serve, tmp_path):
+    items: list[dict[str, Any]] = []
+    gone, other = Script(["/other"], Answer(404), Answer(404), Answer(404), ["/other"]), Script([])
+    serve({HOME: ["/gone", "/other"], "http://a.test/gone": gone, "http://a.test/other": other})
+    how = {"AOPIC_RECRAWL": [1, "90 days", "changed", "gone"], "ITEM_PIPELINES": {keeping(items): 1}}
+    for n in (3, 6):  # the crawl is stopped while it is gone, and goes on
+        crawler = await crawl_until(lambda n=n: len(gone.asked) >= n, tmp_path, Finds, **how)
+    assert [item["told"]["found"] for item in items if "gone" in item["url"]] == ["new", "gone", "back"]
+    assert {recrawled(crawler).get(name) for name in ("gone", "back")} == {None, 1}
+    assert rows(tmp_path)["http://a.test/gone"].outcome == ""
+
+
 @pytest.mark.parametrize("is_asked_for", [True, False])
 async def test_a_missing_page_that_a_callback_finds_links_in_is_retired_if_pages_that_are_gone_are_asked_for(
     serve, tmp_path, is_asked_for

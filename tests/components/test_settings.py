@@ -29,6 +29,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import SECTIONS, SETTINGS, read, read_policy, read_politeness, store_memory
+from scrapy_aopic.spiders import BroadSpider, check_option
 
 WRONG: dict[str, list[Any]] = {
     "AOPIC_WINDOW": [0, -1, "often", "3 moons", True, "1 2", float("inf"), [8]],
@@ -386,6 +387,16 @@ def test_a_refusal_says_what_may_have_been_meant():
         with pytest.raises(SettingError) as caught:
             read_policy(Settings(settings))
         assert hint in str(caught.value), settings
+
+
+def test_a_file_that_is_called_as_a_word_is_no_list(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("url", "visits", "all", "noindex"):
+        (tmp_path / name).write_text("http://a.test/\n")
+    assert check_option("fields", BroadSpider.fields) == BroadSpider.fields
+    names = {"AOPIC_ITEM_FIELDS": ["visits"], "AOPIC_ALLOW_NETWORKS": "all", "AOPIC_PAGE_ROBOTS": "noindex"}
+    for name, value in names.items():
+        assert SETTINGS[name].check.parse(value) in (("visits",), None, ("noindex",))
 
 
 def test_a_strategy_that_learns_from_samples_is_refused_without(tmp_path, monkeypatch):

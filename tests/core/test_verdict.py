@@ -70,6 +70,7 @@ def seen(**changes: Any) -> Snapshot:
 CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("none", {}, "5 hosts are ready, and 85 of 100 connections are free"),
     ("done", {"pages": PageCounts(known=400, visited=400)}, "Done: nothing is queued. To visit its pages again: the same command with --again."),
+    ("pause", {"pages": PageCounts(known=400, visited=400), "revisit_at": 1060.0}, "pages may be due from 1970-01-01 00:17:40"),
     ("done", {"pages": PageCounts(queued=7, dead=7), "hosts": HostCounts(dead=1)}, "Only 1 dead host has pages left: 7."),
     # Whose first commit hangs, or whose spider has asked for nothing yet.
     ("disk", {"pages": PageCounts(), "store": StoreState(is_behind=True, commit_age=9.0)}, "no page is requested until the next one"),

@@ -37,7 +37,7 @@ class Recrawl:
         every: Seconds from the beginning of a round to that of the next one in the same run; 0 for one round.
         given: Number and beginning of the round, if others than the crawl decide that, as for a job in shards.
         only_changed: Whether callbacks get no page that has not changed.
-        gone: Whether callbacks get pages that are gone, and rounds look whether these have come back.
+        gone: Whether callbacks get pages that are gone, which are visited again to see whether they have come back.
         by: What of a page must differ for that: all bytes if it is empty, ``text``, ``main text``, what a method of the spider gives
             (``spider.NAME``), or a function of the response.
     """

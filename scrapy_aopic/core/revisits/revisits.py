@@ -137,6 +137,8 @@ class ByIntervals(Revisits):
     def visited(
         self, key: bytes, page: Page, version: Version, now: float, *, n_new: float = 0, n_links: int = 0
     ) -> None:
+        if page.state == FAILED and (gone := page.changes) is not None and self._comes_back(key, page):
+            self._pages.learn(key, page, gone, self._wakes_at(key, gone, gone.seen_at - gone.changed_at, now))
         if not may_come_back(page):
             return
         asleep = page.changes if page.changes is not None else Changes()
@@ -173,6 +175,10 @@ class ByIntervals(Revisits):
         soon = max(fruit.seconds_until_enough(changes), policy.min_interval)
         return now + min(policy.first_wake(interval), soon)
 
+    def _comes_back(self, key: bytes, page: Page) -> bool:
+        """Whether *page*, which is under *key*, may be visited again: also if it is gone, where that is asked for."""
+        return may_come_back(page) or (page.state == FAILED and is_gone(page) and self._policy_of(key).gone)
+
     def when(self) -> float:
         return 0.0 if self.is_walking else self._wake_times.when()
 
@@ -195,7 +201,7 @@ class ByIntervals(Revisits):
         found, self._next = self._pages.stored_after(self._next or b"", _AT_ONCE)
         for key, page in found:
             known = page.changes if page.changes is not None else Changes(seen_at=page.visited_at)
-            if may_come_back(page) and not known.wakes_at and self._pages.request(key):
+            if self._comes_back(key, page) and not known.wakes_at and self._pages.request(key):
                 self._pages.learn(key, page, known, page.visited_at + self._policy_of(key).min_interval)
         if self._next is None:
             self._frontier.index.delete(ASLEEP_KEY)
@@ -204,8 +210,7 @@ class ByIntervals(Revisits):
         keys = self._wake_times.due(now)
         self._frontier.preload({key[:HOST_BYTES] for key in keys})
         for key, page in self._pages.expect_many(keys, "a wake row"):
-            passed = now - page.visited_at
-            again_at = page.visited_at + self._policy_of(key).next_wake(passed)
+            again_at = page.visited_at + self._policy_of(key).next_wake(now - page.visited_at)
             self._pages.sleep_until(key, page, again_at, now)
 
 
@@ -297,6 +302,5 @@ class InRounds(ByIntervals):
 
     def _is_old(self, key: bytes, page: Page) -> bool:
         """Whether *page*, which is under *key*, was visited so long before the round that it is visited once more."""
-        age, policy = self.round.began - page.visited_at, self._policy_of(key)
-        is_looked_for = policy.gone and page.state == FAILED and is_gone(page)
-        return (may_come_back(page) or is_looked_for) and age >= max(policy.min_interval, _SAME)
+        age = self.round.began - page.visited_at
+        return self._comes_back(key, page) and age >= max(self._policy_of(key).min_interval, _SAME)

@@ -6,6 +6,7 @@ it still has to visit is not written: those whose last visit was before it began
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,6 +82,5 @@ def together(rounds: Iterable[Round]) -> list[Round]:
         other.began = min(other.began, each.began)
         other.ended = max(other.ended, each.ended) if other.ended and each.ended else 0.0
         other.known += each.known
-        for what, n in each.found.items():
-            other.found[what] = other.found.get(what, 0) + n
+        other.found = dict(Counter(other.found) + Counter(each.found))
     return list(whole.values())

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.layout import WAKES
+from scrapy_aopic.core.layout import WAKES, Family
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Changes
     from scrapy_aopic.core.tables import RowTable
 
@@ -83,6 +87,13 @@ class WakeTimes:
 def wake_row(instant: float, key: bytes) -> bytes:
     """Row that says that the page under *key* wakes at *instant*."""
     return WAKES + int(instant * 1000).to_bytes(8, "big") + key
+
+
+def first_wake(stores: Iterable[Store]) -> float:
+    """The first instant at which a page in any of the *stores* wakes; 0 if none does."""
+    end = bytes((WAKES[0] + 1,))
+    rows = (row for store in stores for row, _ in islice(store.scan(Family.META, WAKES, end), 1))
+    return min(map(_instant, rows), default=0.0)
 
 
 def _instant(row: bytes) -> float:
