@@ -131,12 +131,9 @@ class Workers:
         self._to_start = [*range(1, read_values(settings).workers + 1)]
         self._n_signals = 0
         self._code = 0
-        self._began = time.monotonic()
-        self._last_item = (
-            0,
-            self._began,
-            0,
-        )  # items so far, when the last one came, and after how many responses
+        self._began, self._began_at = time.monotonic(), time.time()
+        # Items so far, when the last one came, and after how many responses.
+        self._last_item = (0, self._began, 0)
         self._shown: tuple[float, int] | None = None
         self._line = ""
         self._writing = threading.Lock()
@@ -219,7 +216,7 @@ class Workers:
         line = [sys.executable, *sys.orig_argv[1:], *_OF_PARENT]
         process = subprocess.Popen(  # noqa: S603 (the command of this process)
             [*line, *(() if self._given else ("-s", f"JOBDIR={self._place}"))],
-            env={**os.environ, WORKER: str(number)},
+            env={**os.environ, WORKER: f"{number} {self._began_at}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

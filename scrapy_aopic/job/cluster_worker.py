@@ -36,6 +36,7 @@ from scrapy_aopic.exceptions import (
     UnreachableError,
     closed_on_error,
 )
+from scrapy_aopic.place.folder_place import command_began
 from scrapy_aopic.place.shard_places import OnServer, ShardPlaces, ShardStore
 
 from .clock import ServerTime, SharedClock, read_mark
@@ -175,7 +176,7 @@ class ClusterWorker:
             opened.callback(self._registry.close)
             self.clock = SharedClock(ServerTime(*self._registry.now()))
             if (recrawl := policy.recrawl) is not None and recrawl.once and not recrawl.every:
-                given = self._registry.begin_round(self.clock(), self._places.last_round)
+                given = self._registry.begin_round(self.clock(), self._places.last_round, command_began())
                 self._policy = replace(self._policy, recrawl=replace(recrawl, given=given))
             self.crawl = ShardRouter(shards, policy, self.clock)
             self.shards = self.crawl.held

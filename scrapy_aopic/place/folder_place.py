@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
 WORKER = "AOPIC_WORKER"
-"""Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on."""
+"""Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on, and when its command began."""
 
 CONTROL_FILE = "aopic-control.json"
 """The file with the control settings."""
@@ -60,7 +60,12 @@ _WORKERS = "aopic-workers"
 
 def worker_number() -> int:
     """The number of this process among the workers of a folder; 0 if nobody has started it as one."""
-    return int(os.environ.get(WORKER) or 0)
+    return int(os.environ.get(WORKER, "").partition(" ")[0] or 0)
+
+
+def command_began() -> float:
+    """When the command began that has started this process as one of several workers of a folder; infinite if none has."""
+    return float(os.environ.get(WORKER, "").partition(" ")[2] or "inf")
 
 
 class FolderPart(NamedTuple):

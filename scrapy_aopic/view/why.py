@@ -245,7 +245,7 @@ class _Question:
             to = f" to {_short(root)}" if root else ""
             self._say(f"It was fetched {when}{times}, and redirected{to}.", root=root)
             if not root:
-                self._say("Where to is not kept: the target, of a redirect for now, is a page of its own.")
+                self._say("Where to is not kept, as the redirect is not permanent: it is another page.")
             return "redirect"
         if page.outcome in ("duplicate", "canonical") or root:
             of = f" of {_short(root)}" if root else ""

@@ -21,9 +21,9 @@ from scrapy_aopic.place.cutting import begin_in_folder
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.shard_places import InFolder
 from scrapy_aopic.storage import lock_job
-from scrapy_aopic.storage.address import Address
+from scrapy_aopic.storage.address import BOARD, Address
 from scrapy_aopic.storage.board import FileBoard
-from scrapy_aopic.storage.folder_workers import board_address
+from scrapy_aopic.storage.folder_workers import board_address, registry_of
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
@@ -53,6 +53,31 @@ def tick_until_held(workers: Sequence[Job], *held: int) -> None:
         for job in workers:
             job.tick()
         time.sleep(0.01)
+
+
+def test_a_worker_that_comes_late_takes_part_in_the_round_of_its_command(tmp_path):
+    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    sharding = FolderPlace(tmp_path).read_sharding()
+    assert sharding is not None
+
+    def round_of(now: float, since: float, *last: float) -> tuple[int, float]:
+        registry = registry_of(board_address(tmp_path), sharding)
+        try:
+            number, *times = last or (0, 0.0, 0.0)
+            return registry.begin_round(now, lambda: (int(number), *times), since)
+        finally:
+            registry.close()
+
+    assert round_of(120.0, 115.0, 1, 100.0, 110.0) == (2, 120.0), "it is over, and of an earlier command"
+    assert round_of(130.0, 115.0) == (2, 120.0)
+    registry = registry_of(board_address(tmp_path), sharding)
+    registry.end_round(2, 120.0, 140.0)
+    registry.close()
+    assert round_of(150.0, 115.0) == (2, 120.0), "it is over, and of this command"
+    assert round_of(150.0, float("inf")) == (3, 150.0)
+    (board,) = tmp_path.rglob(BOARD)
+    board.unlink()  # as if all others had ended
+    assert round_of(150.0, 115.0, 2, 120.0, 140.0) == (2, 120.0)
 
 
 def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):

@@ -425,12 +425,15 @@ class WorkerRegistry:
             self._connection.ask_at_once(*commands)
             self._mail.landed()
 
-    def begin_round(self, now: float, last: Callable[[], tuple[int, float, float]]) -> tuple[int, float]:
+    def begin_round(
+        self, now: float, last: Callable[[], tuple[int, float, float]], since: float = inf
+    ) -> tuple[int, float]:
         """Number and beginning of the round of revisits of the whole job that is not over; if none is, one begins *now*.
 
         Args:
             last: Gives number, beginning and end of the last one that the stores know, if no worker has shown any; the end is 0 if it
                 is not over.
+            since: When the command of this worker began: a round that has begun since then is that of this worker, also if it is over.
 
         Raises:
             StorageError: If the server cannot be reached.
@@ -443,7 +446,7 @@ class WorkerRegistry:
             number, began, ended = last()
             rounds[number] = [began, ended]
         number = max(rounds)
-        if number and not rounds[number][1]:
+        if number and (rounds[number][0] >= since or not rounds[number][1]):
             return number, rounds[number][0]
         mine = json.dumps([now, 0.0])  # which another worker may come before
         _, first = self._connection.ask((b"HSETNX", key, number + 1, mine), (b"HGET", key, number + 1))
