@@ -5,8 +5,8 @@
 ``demo`` is the crawl of ``scrapy aopic demo``; in ``tail`` twenty hosts have all pages, so that they are waited for from the
 first minute on; in ``starved`` three other processes want the same core. ``politeness``,
 ``connections``, ``spider``, ``disk``, ``network`` and ``control`` are crawls with that limit, and ``end`` is one that ends. ``--keep`` records what is seen, for ``tests/benchmarks/test_histories.py``.
-``--cpu`` measures what an open page costs: per cent of a core that its process in a headless Chromium takes, and that of an
-empty page, beside it. A look contradicts itself if
+``--cpu`` measures what an open page costs: per cent of a core that a headless Chromium with it takes, all processes but that of
+the browser's own address bar, and one with an empty page beside it. A look contradicts itself if
 
 * the word on the queue is not that of the queue ten seconds before;
 * the machine or the disk is named though no host is ready, nothing is in callbacks and few transfers are under way;
@@ -202,13 +202,13 @@ def _command(process: int) -> bytes:
 
 
 def page_costs(port: int, seconds: float) -> list[float]:
-    """Per cent of a core that the processes that show the dashboard on *port* and an empty page take in so many *seconds*."""
+    """Per cent of a core that browsers with the dashboard on *port* and with an empty page take in so many *seconds*."""
     from support.chromium import start_chromium
     from support.dashboard import TOKEN
 
     def taken(browser: Any) -> float:
         processes = workers.family(browser.service.process.pid)
-        return sum(workers.cpu(each) for each in processes if b"--type=renderer" in _command(each))
+        return sum(workers.cpu(each) for each in processes if b"--top-chrome-webui" not in _command(each))
 
     with ExitStack() as stack:
         browsers = []
@@ -216,7 +216,7 @@ def page_costs(port: int, seconds: float) -> list[float]:
             browsers.append(start_chromium("--window-size=1400,1000"))
             stack.callback(browsers[-1].quit)
             browsers[-1].get(url)
-        time.sleep(5.0)
+        time.sleep(15.0)  # a browser does this and that after its start
         before = [*map(taken, browsers)]
         time.sleep(seconds)
         return [100 * (taken(each) - had) / seconds for each, had in zip(browsers, before, strict=True)]

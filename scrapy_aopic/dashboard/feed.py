@@ -28,7 +28,7 @@ _POINT_EVERY = 10.0
 _N_POINTS = 2160
 """Points that are kept: six hours, some 400 kB."""
 
-_NEARLY = 0.8
+_NEARLY = 0.95
 """Part of :data:`EVERY` after which a snapshot may be taken: beats are not exact."""
 
 

@@ -1,4 +1,4 @@
-// Shows what /events sends, or what a report has in itself. What a crawl has found only ever becomes text: no markup is made of strings.
+// Shows what /events sends, or a report has in itself. What a crawl has found only ever becomes text: no markup is made of strings.
 
 const MOST_POINTS = 2200; // the server keeps 2,160
 const DUE = ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day", "longer"];
@@ -39,7 +39,7 @@ const few = formatter({ maximumSignificantDigits: 3 });
 const fine = formatter({ maximumFractionDigits: 3 });
 const compact = formatter({ notation: "compact", maximumSignificantDigits: 3 });
 const number = (n) => (Math.abs(n) >= 1000 ? count : few)(n);
-const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few)((100 * part) / of)} %` : "–");
+const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few)((100 * part) / of)}\xa0%` : "–");
 const timesLess = (n) => `${n > 1e6 ? "over a million" : number(n)} times less`;
 const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
@@ -228,7 +228,6 @@ function shapes({ areas = [], lines = [] }, runs, x, y) {
   });
 }
 
-// The past of a figure.
 function spark(value, colour, past = points) {
   const known = thinned(past.filter((point) => Number.isFinite(value(point))));
   const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -269,8 +268,7 @@ function draw() {
     return placed;
   });
   top += 14;
-  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed`;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, height: top, role: "img", "aria-label": label });
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, height: top, role: "img", "aria-label": `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed` });
   const line = (className, from, to, y1 = 18, y2 = top - 20) => svg("line", { class: className, x1: from, x2: to, y1, y2 });
   const text = (at, y, anchor, ...inside) => svg("text", { x: at, y, "text-anchor": anchor }, ...inside);
   for (const band of bands) {
@@ -607,7 +605,6 @@ const averageTransfer = ({ n, seconds: all }) => seconds(n ? all / n : null);
 // A job in shards: what all workers do together.
 
 const FIGURES = { "pages queued": "pages.queued", hosts: "hosts.known" };
-const JOB_EVERY = 5000;
 let jobDue = 0;
 
 async function showShards(now) {
@@ -616,7 +613,7 @@ async function showShards(now) {
   $("job-figures").hidden = !isOne && !now.is_live;
   for (const id of ["queue", "hosts", "outcomes", "order", "store"]) $(id).hidden = now.counted_since === null; // no store was read
   if (isOne || Date.now() < jobDue) return;
-  jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
+  jobDue = now.is_live ? Date.now() + 5000 : 0;
   const job = now.is_live ? await ask("/api/v1/job") : now;
   if (job.problem && now.is_live) return say("job-note", job.problem);
   const { shards, pages } = job;
@@ -676,7 +673,7 @@ function show(now) {
   const isFirst = !latest;
   latest = now;
   addPoint(now);
-  const due = now.at >= drawn + Math.min((now.at - points[0].at) / 4, 10);
+  const due = now.at >= drawn + Math.min((now.at - points[0].at) / 4, Math.max(10, Math.min(points.length / 36, $("range").value / 60))); // 10 to 60 s
   if (due) drawn = now.at;
   for (const id in PARTS) if (isFirst || seen[id] || $(id).hidden) PARTS[id](now, due);
   if (isFirst) showTraps();
@@ -730,7 +727,7 @@ on("ask", "submit", (event) => {
   answer($("of").value);
 });
 
-// What takes a look at the whole store waits until its section opens.
+// What looks at the whole store waits until its section opens.
 function lookUp(id, list) {
   on(id, "toggle", async () => {
     if (!$(id).open) return;
@@ -759,8 +756,6 @@ lookUp("domains", ({ domains }) => {
 });
 
 // A trap is worth knowing of before anybody asks.
-const TRAPS_EVERY = 120000;
-
 async function showTraps() {
   if (document.hidden && !answers) return;
   const { traps = [], problem } = await ask("/api/v1/traps");
@@ -795,7 +790,7 @@ async function begin() {
     clearTimeout(waits);
     show(JSON.parse(event.data));
   });
-  const looks = setInterval(showTraps, TRAPS_EVERY);
+  const looks = setInterval(showTraps, 120000);
   source.addEventListener("bye", (event) => {
     source.close();
     clearInterval(looks);
