@@ -183,11 +183,12 @@ def job_of(port: int) -> dict[str, Any]:
 
 
 def wait_until_shared(port: int) -> dict[str, Any]:
-    """What is seen at *port* once both workers hold their shares."""
+    """What is seen at *port* once both workers hold their shares, and the one there knows it: its figures may be 2 s old."""
     until = time.monotonic() + 60
     while True:
-        found = job_of(port)
-        if [worker["shards"] for worker in found.get("shards", {}).get("workers", ())] == [2, 2]:
+        found, now = job_of(port), json.loads(get(port, "/api/v1/snapshot").text)
+        shared = [worker["shards"] for worker in found.get("shards", {}).get("workers", ())]
+        if shared == [2, 2] and now["shards"]["held"] == 2:
             return found
         assert time.monotonic() < until, found
         time.sleep(0.1)
