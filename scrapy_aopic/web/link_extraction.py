@@ -160,9 +160,14 @@ def request_for(url: str, **options: Any) -> Request:
 
 def is_absolute(url: str) -> bool:
     """Whether *url* is absolute and plain, so that neither escaping it nor joining it with any page's URL changes it."""
-    match = _plain(url)
-    return match is not None and match.lastindex == _ABSOLUTE
+    return (match := _plain(url)) is not None and match.lastindex == _ABSOLUTE
 
+
+_SHORT = 500
+"""Characters of the longest text that is remembered: most links are met again, on the next page of their site."""
+
+_met = lru_cache(10_000)(_plain)
+"""Matches of links as plain ones; some 3 MB."""
 
 _joined: WeakKeyDictionary[Response, Mapping[str, str | None]] = WeakKeyDictionary()
 """URLs of links as they stand in pages in work: a page that is read for a topic has them joined before its callback."""
@@ -310,9 +315,8 @@ def _with_any_extension(extensions: Collection[str]) -> Callable[[str], bool]:
 
     def has_any(url: str) -> bool:
         path = url.partition("#")[0].partition("?")[0]
-        if path.rpartition(".")[2].lower() not in tails and ";" not in path:
-            return False
-        return url_has_any_extension(urlparse(url), ends)
+        may_have = path.rpartition(".")[2].lower() in tails or ";" in path
+        return may_have and url_has_any_extension(urlparse(url), ends)
 
     return has_any
 
@@ -366,6 +370,7 @@ class Extraction:
             frozenset(arg_to_iter(deny_domains)),
             IGNORED_EXTENSIONS if deny_extensions is None else [*arg_to_iter(deny_extensions)],
         )
+        self._refuses_short = lru_cache(10_000)(self._refuses) if self._refuses is not None else None
         self._are_names = bool(self._tags) and all(map(_NAME.fullmatch, self._tags | self._attrs))
         is_plain = self._are_names and len(self._attrs) == 1
         self._needs_no_tree = is_plain and not self._regions and not self._texts
@@ -395,10 +400,9 @@ class Extraction:
 
     def _joined(self, response: Response, page: LinkJoiner, parts: Iterable[Iterable[str]]) -> Iterator[str]:
         """The absolute URLs of the links in *parts* of *page*, as far as they are not refused."""
-        refuses, unique, starts = self._refuses, self._unique, page.starts
+        refuses, short, unique, starts = self._refuses, self._refuses_short, self._unique, page.starts
         known = _joined.get(response, _NONE) if self._strips else _NONE
-        links_seen: set[str] = set()
-        seen: set[str] = set()
+        links_seen, seen = set[str](), set[str]()
         for part in parts:
             for link in part:
                 if unique:
@@ -408,7 +412,7 @@ class Extraction:
                     links_seen.add(link)
                 joined = known.get(link)
                 if not joined:  # page.join(link), without a call
-                    match = _plain(link)
+                    match = _met(link) if len(link) <= _SHORT else _plain(link)
                     start = starts[match.lastindex or 0] if match else None
                     joined = page.resolve(link, match) if start is None else start + link
                 if unique and joined is not None:
@@ -416,7 +420,8 @@ class Extraction:
                         joined = None
                     else:
                         seen.add(joined)
-                yield "" if joined is None or (refuses is not None and refuses(joined)) else joined
+                test = short if joined is not None and len(joined) <= _SHORT else refuses
+                yield "" if joined is None or (test is not None and test(joined)) else joined
 
     def links(self, tree: Tree) -> Iterator[tuple[str, Element, str]]:
         """URL, element and text of each link, whatever its ``rel`` says; otherwise as :meth:`urls`.

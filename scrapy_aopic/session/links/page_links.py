@@ -205,8 +205,7 @@ class PageLinks:
         rules, response, visit = self._rules, self._response, self._visit
         if rules.flood or self._adds_canonical or self._dropping is not None:
             found = self._followed(found)
-        if rules.weights is not None:
-            self._weigh(found)
+        self._weigh(found)
         urls = [link.url for link in found] if self._dates is not None else ()
         self._session.targets.admit(found, response.url)
         if visit is not None:
