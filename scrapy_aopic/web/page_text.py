@@ -80,9 +80,8 @@ def skim(html: bytes) -> Skimmed:
     2. No link is overlooked, whatever is around it: pages with the same words may differ in a single link.
     3. It takes time linear in the bytes.
     """
-    shown: list[bytes] = []
-    links: list[bytes] = []
-    data: list[bytes] = []
+    shown: list[slice] = []
+    links, data = list[bytes](), list[bytes]()
     # What comes from *at* on is shown, as far as nothing is found from *begin* on that hides it.
     at = begin = 0
     has_end = True  # whether there may be one of a comment
@@ -114,11 +113,10 @@ def skim(html: bytes) -> Skimmed:
             if address is not None:
                 links.append(address[1])
             continue
-        shown.append(html[at : found.start()])
+        shown.append(slice(at, found.start()))
         at = begin = end
-    shown.append(html[at:])
-    rest = b" ".join(shown)
-    lower = rest.lower()
+    shown.append(slice(at, None))
+    rest, lower = (b" ".join(map(page.__getitem__, shown)) for page in (html, lower))
     href = _HREF if rest.count(b"href") == lower.count(b"href") else _HREF_OF_ANY_CASE
     return Skimmed(b" ".join(_TAG.split(lower)), links + href.findall(rest), data)
 
@@ -172,7 +170,8 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
         except (LookupError, ValueError):  # it names a charset that does not exist
             return None
     shown, links, data = skim(html[:MAX_SKIMMED])
-    if len(shown) < MIN_TEXT or len(shown.translate(None, WHITE)) < MIN_TEXT:
+    # Most have as much at their beginning.
+    if all(len(part.translate(None, WHITE)) < MIN_TEXT for part in (shown[: 2 * MIN_TEXT], shown)):
         return Text(b"")
     return text_of(shown + html[MAX_SKIMMED:], _leads_of(links, data, response.url), has_sketch=has_sketch)
 
@@ -182,8 +181,8 @@ def comparable_text(response: Response) -> bytes:
     if not isinstance(response, HtmlResponse) or b"\0" in response.body[:_BEGINNING]:
         return b""
     shown, links, data = skim(response.body[:MAX_SKIMMED])
-    leads = _leads_of(links, data, response.url)
-    return b"\n".join((b" ".join(shown.split()), leads, response.body[MAX_SKIMMED:]))
+    words, leads = b" ".join(shown.split()), _leads_of(links, data, response.url)
+    return b"\n".join((words, leads, response.body[MAX_SKIMMED:]))
 
 
 def _leads_of(links: list[bytes], data: list[bytes], url: str) -> bytes:
@@ -200,9 +199,8 @@ def _leads_of(links: list[bytes], data: list[bytes], url: str) -> bytes:
 def _as_of_site(links: Iterable[str], url: str) -> set[str]:
     """*links*, as they stand in the page at *url*, seen from its site."""
     parts = urlsplit(url)
-    host = parts.netloc.removeprefix("www.")
+    host, folder = parts.netloc.removeprefix("www."), parts.path.rpartition("/")[0]
     own = tuple(f"{scheme}//{www}{host}" for scheme in ("http:", "https:", "") for www in ("", "www."))
-    folder = parts.path.rpartition("/")[0]
     found = set()
     for each in links:
         link = each.strip()
