@@ -135,7 +135,7 @@ class LinkWriter:
         self._spider = spider
         self._shortcut = shortcut
         self._names: dict[tuple[Callback, Callback], tuple[str, str] | None] = {}
-        self._tails: dict[tuple[tuple[str, str], str, bool], str | None] = {}
+        self._tails: dict[tuple[tuple[str, str], bool], dict[str, str | None]] = {}
 
     def names(self, callback: Callback, errback: Callback) -> tuple[str, str] | None:
         """Names of *callback* and *errback* in a line; ``None`` if they are no methods of the spider."""
@@ -159,16 +159,19 @@ class LinkWriter:
 
     def write(self, links: Iterable[FoundLink]) -> None:
         """Set what is written after the URL of each of *links* that has names; take these from what cannot be a line."""
-        tails, longest, alike = self._tails, self._shortcut.longest, self._shortcut.alike
+        longest, alike = self._shortcut.longest, self._shortcut.alike
+        before, is_before, tails = _NO_NAMES, True, self._tails.setdefault((_NO_NAMES, True), {})
         for link in links:
-            names, url = link.names, link.url
+            names, url, is_link = link.names, link.url, link.is_link
             if names is None or link.is_refused:
                 continue
-            kind = names, alike(url), link.is_link
-            try:
-                tail = tails[kind]
-            except KeyError:
-                tail = tails[kind] = self._tail(names, self._shortcut.referer(url), is_link=link.is_link)
+            if names is not before or is_link is not is_before:  # most are as the one before them
+                before, is_before = names, is_link
+                tails = self._tails.setdefault((names, is_link), {})
+            part = alike(url)
+            if part not in tails:
+                tails[part] = self._tail(names, self._shortcut.referer(url), is_link=is_link)
+            tail = tails[part]
             if tail is None or 0 < longest < len(url):
                 link.names = None
             else:
