@@ -179,8 +179,9 @@ def directory_of(data: bytes) -> bytes:
     return path[begin + 1 : path.rfind(b"/")] if begin >= 0 else b""
 
 
-# Numbers in a row are one, so that the days of a calendar are of the same make as its months.
-_VARIES = re.compile(rb"(?:[0-9a-f]{8,}|\d+)(?:[/.,_-]+(?:[0-9a-f]{8,}|\d+))*/?")
+# Numbers in a row are one, so that the days of a calendar are of the same make as its months. Begins with a set of characters,
+# as whatever does not is passed over quickly.
+_VARIES = re.compile(rb"[0-9a-f](?:[0-9a-f]{7,}|(?<=\d)\d*)(?:[/.,_-]+(?:[0-9a-f]{8,}|\d+))*/?")
 
 
 def group_of(data: bytes) -> bytes:
