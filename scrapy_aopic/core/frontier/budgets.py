@@ -174,8 +174,8 @@ class Budgets:
         blocker, most = domains.sponsors.blocker(key, domain, visits)
         if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
             return domain.visited, LATE + key
-        finder = self._finder(domain)
-        if self._is_costly(finder) and self._due(domains, finder, domains.get(finder)) > visits:
+        finder = self._finder(domain) if self._charged else b""
+        if finder and self._is_costly(finder) and self._due(domains, finder, domains.get(finder)) > visits:
             return 0, LATE + finder
         return domain.visited, blocker and BEHIND + blocker
 
@@ -189,9 +189,9 @@ class Budgets:
         if key in domains.budgets:
             part = domains.budgets[key]
             return begun / part if part and begun >= ALLOWANCE else 0.0
-        if self._is_costly(key):
+        if self._charged and self._is_costly(key):
             return self._order.due(begun + int(ALLOWANCE), domain.supporters, 0.0)
-        return self._order.due(begun, domain.supporters, domains.seeded(domain))
+        return self._order.due(begun, domain.supporters, domains.seeded(domain) if domain.seeds else 0.0)
 
     def learn(self, elsewhere: int) -> None:
         """Other shards have made *elsewhere* visits by now."""
