@@ -35,7 +35,7 @@ from .shards.letters import read_letter
 from .shards.receiving import paid_links
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from .crawl_totals import CrawlTotals
     from .damaged import DamagedStore
@@ -86,17 +86,16 @@ class Salvaged:
         return self.waiting + self.fetched + self.unrequested + self.unnamed
 
 
-def together(shards: Iterable[Salvaged]) -> Salvaged:
+def together(shards: Collection[Salvaged]) -> Salvaged:
     """What was read of a job that was cut into *shards*, each of which misses the pages of all others."""
-    whole, expected = Salvaged(), list[int | None]()
+    whole = Salvaged()
     for each in shards:
-        expected.append(None if each.missing is None else each.missing + each.pages)
         for name in ("waiting", "fetched", "hosts", "uncertain", "letters", "unrequested", "unnamed"):
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
         for family, n in each.gaps.items():
             whole.gaps[family] = whole.gaps.get(family, 0) + n
         whole.reason = whole.reason or each.reason
-    known = [n for n in expected if n is not None]
+    known = [each.missing + each.pages for each in shards if each.missing is not None]
     whole.missing = max(max(known) - whole.pages, 0) if known else None
     return whole
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
@@ -195,8 +196,8 @@ class OpenJob:
             if exists(store_folder(folder)):
                 raise StorageError(
                     f"The job in {folder} is in one piece, because it began with one worker, and is crawled by one: leave out "
-                    "AOPIC_WORKERS (--workers), or cut it first: 'scrapy aopic salvage --shards 16' makes a copy in another JOBDIR, with "
-                    "which several go on. Nothing was changed."
+                    f"AOPIC_WORKERS (--workers), or cut it first: 'scrapy aopic salvage {quote(str(folder))} NEW --shards 16' makes NEW, a JOBDIR "
+                    "with which several go on. Nothing was changed."
                 )
             return number
         return int(self._folders > 0 or FolderPlace(folder).read_sharding() is not None)

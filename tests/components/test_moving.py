@@ -185,7 +185,7 @@ async def test_a_job_in_one_piece_is_refused_to_several_workers_with_a_way_out(
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, given)
     assert "is in one piece, because it began with one worker" in caplog.text
-    assert "'scrapy aopic salvage --shards 16' makes a copy in another JOBDIR" in caplog.text
+    assert f"'scrapy aopic salvage {tmp_path / 'job'} NEW --shards 16' makes NEW" in caplog.text
     assert len(web.log) == n
 
 
