@@ -49,8 +49,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     for number, each in found.items():
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
     if (part := FolderPlace(opts.new).read_part()) is not None:
-        numbers = ",".join(map(str, found))
-        names = shlex.join([part.job, str(opts.new), "--shards", numbers])
+        names = shlex.join([part.job, str(opts.new), "--shards", ",".join(map(str, found))])
         write(f"To go on: scrapy aopic move --lost {names}; then start its worker there.")
     elif len(found) > 1:
         write(f"To go on: scrapy aopic move {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")

@@ -78,6 +78,7 @@ def making(target: Path, task: str) -> Iterator[Path]:
         lock = lock_job(store_folder(part), task)
         try:
             with lock, named_as_given(lock, part):
+                lock.check()  # another process may just have made it the target
                 _clear(lock.around.where)
                 yield lock.around.where
                 lock.check()

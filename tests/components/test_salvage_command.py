@@ -18,6 +18,7 @@ from support.commands import run_aopic, said
 from support.small_web import Follow, check, crawl
 from support.stored_jobs import link, make_job, rows
 
+from scrapy_aopic.copies import backing_up
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.crawl_totals import read_totals
@@ -34,6 +35,7 @@ from scrapy_aopic.place.stored_control import change_control, read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import earlier_crawl_of, read_earlier_crawl, write_earlier_crawl
 from scrapy_aopic.storage import open_snapshot, open_store
+from scrapy_aopic.storage.lock import Lock
 
 pytestmark = pytest.mark.slow
 
@@ -270,3 +272,20 @@ def test_an_order_of_your_own_must_be_named(tmp_path):
     store.close()
     with pytest.raises(StorageError, match=r"in the order mine\.Own, .* -s AOPIC_ORDER="):
         salvage_job(FolderPlace(job), tmp_path / "new")
+
+
+def test_a_copy_that_another_process_has_just_made_is_left_alone(tmp_path, monkeypatch):
+    """A process that waited for the lock of the unfinished copy gets it when that is the target already."""
+    target, taken = tmp_path / "new", backing_up.lock_job
+
+    def taken_late(folder: Path, task: str) -> Lock:
+        lock = taken(folder, task)
+        store_folder(folder.parent).mkdir()
+        (store_folder(folder.parent) / "rows").write_text("all of them")
+        folder.parent.rename(target)
+        return lock
+
+    monkeypatch.setattr(backing_up, "lock_job", taken_late)
+    with pytest.raises(StorageError, match="was moved"), backing_up.making(target, "move"):
+        pass
+    assert (store_folder(target) / "rows").read_text() == "all of them"
