@@ -76,7 +76,7 @@ def resize(browser: Browser, width: int, scheme: str, height: int = 1000) -> Non
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def wait_for(browser: Browser, condition: str, seconds: float = 30.0) -> Any:
+def wait_for(browser: Browser, condition: str, seconds: float = 150.0) -> Any:
     """The value of the expression *condition* once it is true."""
     until = time.monotonic() + seconds
     while not (value := browser.execute_script(f"return {condition}")):
