@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.place.place import Place
 
 
@@ -90,6 +91,10 @@ def salvage_job(
         copy_beside(source, new)
         copies = where / "damaged"
         with source.opening_damaged(copies) as stores, ExitStack() as opened:
+            if shards > 1:
+                first = DamagedStore(stores[0][1].store)
+                if why := _examine(first, order, WHOLE)[1].why_not_in_shards:
+                    raise StorageError(f"The job cannot be cut: {why}")
             cut = shards > 1 and _cut(stores[0][1], copies / "cut", shards, opened, line.update)
             for shard, damaged in cut or stores:
                 folder = new.stores(sharding)[shard.number]
@@ -107,14 +112,13 @@ def _cut(
     damaged: Damaged, folder: Path, n: int, opened: ExitStack, progress: Callable[[int], object]
 ) -> list[tuple[ShardId, Damaged]]:
     """Divide the rows of a store among *n* in *folder*, which *opened* closes."""
-    parts = []
+    source, parts = DamagedStore(damaged.store), []
     for number in range(n):
         path = folder / str(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         store = make_store(path, damaged.kind)
         opened.callback(store.close)
         parts.append((ShardId(number, n), Damaged(store, damaged.kind)))
-    source = DamagedStore(damaged.store)
     split(source, [part.store for _, part in parts], registered_domain, progress)
     first = parts[0][1]._replace(reason=damaged.reason, gaps=Counter(damaged.gaps) + Counter(source.gaps))
     return [(parts[0][0], first), *parts[1:]]
@@ -131,6 +135,22 @@ def _salvage_store(
 ) -> Salvaged:
     """Make a new store in *folder* with what is left of a *damaged* one."""
     source = DamagedStore(damaged.store)
+    saved, policy = _examine(source, order, shard)
+    clock = _clock_of(source)
+    with closing(make_store(folder, damaged.kind)) as store:
+        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, cut=cut)
+        done = work.run(progress)
+        store.write({Family.META: {CLOCK_KEY: pack(clock.mark())}}, sync=True)
+        arrange(store)
+    finish_store(folder)
+    done.reason = damaged.reason
+    for family, n in damaged.gaps.items():
+        done.gaps[family.name] = done.gaps.get(family.name, 0) + n
+    return done
+
+
+def _examine(source: DamagedStore, order: Order, shard: ShardId) -> tuple[CrawlTotals | None, Policy]:
+    """The totals in *source*, if they can be read, and what its order needs, if it can be salvaged as *shard*."""
     totals, of_shard = source.get_many(Family.META, (TOTALS_KEY, SHARD))
     saved = read_damaged_totals(totals)
     if shard == WHOLE and of_shard is not None:
@@ -143,20 +163,7 @@ def _salvage_store(
         raise StorageError(
             f"The job was crawled in the order {name}, which is none of this package: name its class with -s AOPIC_ORDER=."
         )
-    policy = Policy(order=own, domain_of=registered_domain, waits_for=waits_for)
-    if shard.of > 1 and (why := policy.why_not_in_shards):
-        raise StorageError(f"The job cannot be cut: {why}")
-    clock = _clock_of(source)
-    with closing(make_store(folder, damaged.kind)) as store:
-        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, cut=cut)
-        done = work.run(progress)
-        store.write({Family.META: {CLOCK_KEY: pack(clock.mark())}}, sync=True)
-        arrange(store)
-    finish_store(folder)
-    done.reason = damaged.reason
-    for family, n in damaged.gaps.items():
-        done.gaps[family.name] = done.gaps.get(family.name, 0) + n
-    return done
+    return saved, Policy(order=own, domain_of=registered_domain, waits_for=waits_for)
 
 
 def _clock_of(source: DamagedStore) -> JobClock:

@@ -15,6 +15,7 @@ has learned; links, texts and wishes if their pages are there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -92,8 +93,7 @@ def together(shards: Collection[Salvaged]) -> Salvaged:
     for each in shards:
         for name in ("waiting", "fetched", "hosts", "uncertain", "letters", "unrequested", "unnamed"):
             setattr(whole, name, getattr(whole, name) + getattr(each, name))
-        for family, n in each.gaps.items():
-            whole.gaps[family] = whole.gaps.get(family, 0) + n
+        whole.gaps = dict(Counter(whole.gaps) + Counter(each.gaps))
         whole.reason = whole.reason or each.reason
     known = [each.missing + each.pages for each in shards if each.missing is not None]
     whole.missing = max(max(known) - whole.pages, 0) if known else None
@@ -211,20 +211,23 @@ class Salvage:
                 continue
             if page.state == QUEUED and not request and page.visits:
                 page = replace(page, state=VISITED)  # noqa: PLW2901
-            # Half of its cash: what a shard has sent and received is not known for certain.
-            owed = self._saved.ledger.owed(page) if self._saved is not None else 0
-            cash = max(page.cash + owed, 0)
             if (page.state == QUEUED) != is_waiting:
-                self._held += cash
+                self._held += 0 if is_waiting else self._cash_of(page)
                 continue
             if host is None:
                 self._result.unnamed += 1
             elif is_waiting and not request:
                 self._result.unrequested += 1
             else:
+                # Half of its cash: what a shard has sent and received is not known for certain.
+                cash, part = self._cash_of(page), self._cut / 2
                 history = page.history + (0 if is_waiting else cash)
-                known = replace(page, cash=int(cash * self._cut / 2), history=int(history * self._cut / 2))
+                known = replace(page, cash=int(cash * part), history=int(history * part))
                 self._take(key, known, request, host.name)
+
+    def _cash_of(self, page: Page) -> int:
+        """Units that *page* has, with what it is owed if that is known."""
+        return max(page.cash + (self._saved.ledger.owed(page) if self._saved is not None else 0), 0)
 
     def _take_unrecorded(self, *, is_waiting: bool) -> None:
         """Take over those pages that wait, or do not, of which the requests are left, but not the records (rule 2)."""

@@ -18,12 +18,13 @@ from support.commands import run_aopic, said
 from support.small_web import Follow, check, crawl
 from support.stored_jobs import link, make_job, rows
 
-from scrapy_aopic.copies import backing_up
+from scrapy_aopic.copies import backing_up, salvaging
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.core.crawl_totals import read_totals
-from scrapy_aopic.core.layout import TOTALS_KEY
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
+from scrapy_aopic.core.layout import SHARD, TOTALS_KEY
 from scrapy_aopic.core.operator_control import Control
+from scrapy_aopic.core.order import PageRank, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
@@ -272,6 +273,26 @@ def test_an_order_of_your_own_must_be_named(tmp_path):
     store.close()
     with pytest.raises(StorageError, match=r"in the order mine\.Own, .* -s AOPIC_ORDER="):
         salvage_job(FolderPlace(job), tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({TOTALS_KEY: CrawlTotals(order_name(PageRank()), 0.0, 0.0).pack()}, "cannot be cut: .* whole graph"),
+        ({SHARD: b"\x92\x01\x04"}, "This is one shard of a job"),
+    ],
+    ids=["order", "shard"],
+)
+def test_what_cannot_be_cut_is_refused_before_anything_is_divided(tmp_path, monkeypatch, rows, told):
+    job = tmp_path / "job"
+    make_job(job, "sqlite", 10)
+    store = open_store(store_folder(job))
+    store.write({Family.META: rows}, sync=True)
+    store.close()
+    monkeypatch.setattr(salvaging, "split", pytest.fail)
+    with pytest.raises(StorageError, match=told):
+        salvage_job(FolderPlace(job), tmp_path / "new", shards=4)
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
 def test_a_copy_that_another_process_has_just_made_is_left_alone(tmp_path, monkeypatch):
