@@ -76,7 +76,7 @@ def resize(browser: Browser, width: int, scheme: str, height: int = 1000) -> Non
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def wait_for(browser: Browser, condition: str, seconds: float = 150.0) -> Any:
+def wait_for(browser: Browser, condition: str, seconds: float = 30.0) -> Any:
     """The value of the expression *condition* once it is true."""
     until = time.monotonic() + seconds
     while not (value := browser.execute_script(f"return {condition}")):
@@ -470,6 +470,16 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(browser, page, scheme
     assert browser.execute_script("return document.documentElement.scrollWidth") == 400
     assert_clean(browser)
     assert_accessible(browser)
+
+
+def test_a_page_that_is_opened_in_the_background_shows_traps_at_once(browser, page):
+    hidden = {"source": "Object.defineProperty(document, 'hidden', {get: () => true})"}
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", hidden)
+    try:
+        page()
+        wait_for(browser, "document.getElementById('traps-note').textContent.includes('evil took 12')")
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
 def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):

@@ -757,7 +757,6 @@ lookUp("domains", ({ domains }) => {
 
 // A trap is worth knowing of before anybody asks.
 async function showTraps() {
-  if (document.hidden && !answers) return;
   const { traps = [], problem } = await ask("/api/v1/traps");
   $("traps-note").className = traps.length ? "may-be" : "";
   say("traps-note", problem || traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") || "none");
@@ -790,7 +789,7 @@ async function begin() {
     clearTimeout(waits);
     show(JSON.parse(event.data));
   });
-  const looks = setInterval(showTraps, 120000);
+  const looks = setInterval(() => document.hidden || showTraps(), 120000);
   source.addEventListener("bye", (event) => {
     source.close();
     clearInterval(looks);
