@@ -269,8 +269,11 @@ async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(serve, sett
 
 LONG = {
     HOME: page(ABOUT, HOSTS[:8]),
-    **{f"{host}{n or ''}": page(f"{BREAD} {n}", [f"{host}{n + 1}"]) for host in HOSTS[:8] for n in range(40)},
+    **{
+        f"{host}{n or ''}": page(f"{BREAD} {n}", [f"{host}{n + 1}"]) for host in HOSTS[:8] for n in range(400)
+    },
 }
+"""Longer than what is fetched until the shards have heard of each other, also on a busy machine."""
 
 
 @pytest.mark.slow
@@ -281,4 +284,4 @@ async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(serve, se
     crawler = await crawl(Follow, {**settings, "AOPIC_MIN_HARVEST": 0.1, "AOPIC_MIN_GAP": 0})
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_harvest"
-    assert len(web.asked) >= 100
+    assert 100 <= len(web.asked) < len(LONG)
