@@ -70,11 +70,7 @@ class Scheduler(BaseScheduler):
             return None
         self._components = Components(self._crawler)
         self.session = self.session_class(
-            self._crawler,
-            spider,
-            opened,
-            closing=closing,
-            addresses=self._components.politeness.addresses,
+            self._crawler, spider, opened, closing=closing, addresses=self._components.politeness.addresses
         )
         enqueue = Scheduler.enqueue_request
         self.session.has_shortcuts = getattr(self.enqueue_request, "__func__", None) is enqueue

@@ -10,7 +10,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scrapy_aopic.request_errors import NetworkError, resolved
+from scrapy_aopic.request_errors import FramingError, NetworkError, resolved
 
 from .framing import ChunkedDecoder
 from .network import Socket, TransferWatch, Wire
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
-
-    from scrapy_aopic.request_errors import FramingError
 
     from .addresses import Addresses
     from .name_lookups import NameLookups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentError, ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from time import sleep
@@ -14,7 +14,6 @@ from scrapy.exceptions import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
     from scrapy.settings import BaseSettings
 

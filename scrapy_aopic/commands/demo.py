@@ -21,9 +21,8 @@ MEANING = (
     "one like any other, to look at with the other commands."
 )
 
-_SETTINGS = {
-    "AOPIC_MAX_WAIT": 30,  # one host never has its robots.txt: no need to wait for it
-}
+# one host never has its robots.txt: no need to wait for it
+_SETTINGS = {"AOPIC_MAX_WAIT": 30}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -167,9 +167,8 @@ def _run_on_stores(word: Subcommand | Action, opts: argparse.Namespace, settings
     """Run *word*, which may open stores of the kind that ``AOPIC_STORE`` names."""
     from scrapy_aopic.settings import wrong_names
 
-    for _, sentence in (
-        wrong_names(settings) if word not in (crawl_command, demo) else ()
-    ):  # whose log says it
+    # whose log says it
+    for _, sentence in wrong_names(settings) if word not in (crawl_command, demo) else ():
         _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
         from scrapy_aopic.settings import read_values
@@ -183,9 +182,8 @@ def _run_on_stores(word: Subcommand | Action, opts: argparse.Namespace, settings
 
 def _run(run: Callable[[], int], docs: str) -> int:
     """Exit code of *run*; every error is one sentence, and the address of the *docs*."""
-    logging.getLogger("scrapy_aopic").addHandler(
-        logging.NullHandler()
-    )  # otherwise warnings would go to standard error
+    # otherwise warnings would go to standard error
+    logging.getLogger("scrapy_aopic").addHandler(logging.NullHandler())
     try:
         code = run()
         flush()

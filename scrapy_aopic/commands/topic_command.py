@@ -174,14 +174,7 @@ def _add_label(parser: argparse.ArgumentParser) -> None:
 def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
-    from scrapy_aopic.focus.labels import (
-        JUDGED,
-        judge,
-        read_labels,
-        to_label,
-        write_labels,
-        write_sample,
-    )
+    from scrapy_aopic.focus.labels import JUDGED, judge, read_labels, to_label, write_labels, write_sample
     from scrapy_aopic.place.calibration_file import CALIBRATION, LABELS, write_calibration
     from scrapy_aopic.view.job_view import open_view
 

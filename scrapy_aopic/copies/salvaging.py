@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy_aopic.core import walk
-from scrapy_aopic.core.crawl_totals import read_damaged_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_damaged_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.order import Aopic, Order, order_name
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.place.place import Place
 
 

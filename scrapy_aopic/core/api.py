@@ -205,13 +205,7 @@ class VisitCalls(Protocol):
     def release(self, lease: Lease, now: float) -> Ending:
         """Report that the transfer of *lease* is over; the page itself may still be in flight."""
 
-    def settle(
-        self,
-        lease: Lease,
-        links: Sequence[Link],
-        now: float,
-        found: Findings = ORDINARY,
-    ) -> Settled:
+    def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
         """End the visit of a leased page: its cash goes to its history and to the pages it links to.
 
         Args:

@@ -212,11 +212,7 @@ class _Auditor:
             )
         if stored.host is not None:
             self._result.hosts += 1
-            self._report_wrong(
-                f"host {host.name!r}",
-                stored.key,
-                record_checks.wrong_host(stored.key, host),
-            )
+            self._report_wrong(f"host {host.name!r}", stored.key, record_checks.wrong_host(stored.key, host))
             self._check_place(stored.key, host, counted.best)
 
     def _check_page(self, key: bytes, page: Page, request: bytes | None) -> None:
@@ -289,9 +285,8 @@ class _Auditor:
         self._places.append((host.name, host.row + key))
         if len(self._places) == walk.CHUNK:
             self._check_places()
-        if (
-            host.row[:1] != layout.ACTIVE and not host.silent
-        ):  # pages that wait for a silent origin do not count
+        # pages that wait for a silent origin do not count
+        if host.row[:1] != layout.ACTIVE and not host.silent:
             is_right = best is None or (host.best is not None and host.best >= best)
             self._expect(is_right, "host {} is shelved below its best page", host.name)
 

@@ -29,14 +29,13 @@ from typing import TYPE_CHECKING
 
 from .layout import BRANCHES
 from .ports import Family, Store
-from .records import HOST_BYTES, PART_BYTES, pack, part_digest, unpack
+from .records import HOST_BYTES, PART_BYTES, Page, pack, part_digest, unpack
 from .tables import RecordTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .order import Order
-    from .records import Page
 
 QUEUES = 16
 """Front queues by which a page of a crowded branch waits lower: behind most that its host has, but not behind all that any

@@ -563,13 +563,7 @@ class Crawl:
         self._queue_times.note(self.pages.serial, now)
         return given
 
-    def settle(
-        self,
-        lease: Lease,
-        links: Sequence[Link],
-        now: float,
-        found: Findings = ORDINARY,
-    ) -> Settled:
+    def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
         settled = self._settling.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self.commits.has_changes = True

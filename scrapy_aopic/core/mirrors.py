@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .records import N_FRONT_QUEUES, QUEUED, VISITED
+from .records import N_FRONT_QUEUES, QUEUED, VISITED, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .domains import Domains
     from .frontier.host_state import HostState
-    from .records import Page
 
 MIRRORED = N_FRONT_QUEUES
 """Front queues by which a page of a mirror waits lower: behind all others."""

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .layout import REFUSED
-from .ledger import SEED_SHIFT
-from .mirrors import MIRRORED
+from .ledger import SEED_SHIFT, Ledger
+from .mirrors import MIRRORED, Mirrors
 from .order import LARGEST_VALUE, Order, revalued
 from .ports import Family, Store
 from .records import (
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from .focus.leads import Leads
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
-    from .ledger import Ledger
-    from .mirrors import Mirrors
     from .revisits.due import DuePages
     from .revisits.wake_times import WakeTimes
     from .revisits.worth import Worth

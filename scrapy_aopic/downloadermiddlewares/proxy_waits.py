@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.http import Response
 
-from scrapy_aopic.core.politeness import Outcome, Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.request_errors import LeftAloneError
 from scrapy_aopic.session.pacer import REMEMBERED, MemoryPacer, Pacer
 from scrapy_aopic.web.meta import TRIES, slot_key
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_aopic.core.politeness import TransferResult
 
 REPEATED = "aopic_repeated"
 """Flag of an answer that was not asked for again; beside it is ``cached``, so that no cache keeps it."""

@@ -114,10 +114,7 @@ def _tried(told: Sequence[tuple[Sampled, bool, float]]) -> dict[str, float]:
 
 
 def judge(
-    pages: int,
-    sample: Sequence[Sampled],
-    labels: Mapping[str, bool],
-    judged: Mapping[str, bool] = _NONE,
+    pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool], judged: Mapping[str, bool] = _NONE
 ) -> Judged:
     """The harvest by *labels* of a *sample* that was drawn from *pages* pages, with those that a program has *judged*.
 

@@ -253,9 +253,8 @@ class ClusterShard(OpenShard):
         """
         n_landed = self.commits.n_landed
         if not self._inbox or self.has_ended or (self.commits.is_behind and n_landed == self._n_landed):
-            return (
-                0  # some are read after each commit: one may always take longer than a lease may wait for it
-            )
+            # some are read after each commit: one may always take longer than a lease may wait for it
+            return 0
         if self.shard.prefetches and not self._has_expected():
             return 0
         n, until = 0, time.perf_counter() + _READ_SECONDS

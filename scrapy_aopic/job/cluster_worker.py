@@ -283,9 +283,8 @@ class ClusterWorker:
         while self._to_commit and time.perf_counter() < until:
             held = self._to_commit.pop()
             is_there = self.shards.get(held.number) is held and held.failure is None
-            if is_there and not (
-                held.is_leaving and held.is_free
-            ):  # these make their last commit by themselves
+            # these make their last commit by themselves
+            if is_there and not (held.is_leaving and held.is_free):
                 with self._isolating(held):
                     held.tick(now)
         if not self._to_commit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.api import Ending
+from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.seeds.offsets import read_offsets
@@ -21,7 +21,6 @@ from .side_files import SideFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
 

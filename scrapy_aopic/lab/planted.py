@@ -195,12 +195,7 @@ class PlantedSite(Planted):
         return where + urlsplit(self._graph.url_of(int(page))).path
 
 
-def plant(
-    graph: Graph,
-    trap: PlantedTrap,
-    seeds: Sequence[int],
-    rng: np.random.Generator,
-) -> Planted:
+def plant(graph: Graph, trap: PlantedTrap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
     """*graph* with *trap*, linked from random pages that can be reached from *seeds*: those of one host for a real one."""
     pages = graph.by_distance(seeds)
     if trap.hosts == REAL:

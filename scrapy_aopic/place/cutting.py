@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import SettingError, StorageError, storage_errors
-from scrapy_aopic.storage import exists
+from scrapy_aopic.storage import Address, exists
 from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.storage import Address
 
     from .place import Place
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,6 @@ from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
 

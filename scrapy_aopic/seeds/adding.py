@@ -21,18 +21,16 @@ from scrapy_aopic.storage.known_bodies import add_bodies
 from scrapy_aopic.view.text import n_of
 from scrapy_aopic.web.networks import Allowed, Networks
 
-from .checking import checking
+from .checking import CheckedRows, checking
 from .earlier_crawl import earlier_crawl_of, read_earlier_crawl, write_earlier_crawl
 from .public_lists import ListedPage
-from .seed_lists import check, read_seeds, url_error
+from .seed_lists import Row, check, read_seeds, url_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scrapy_aopic.place.place import Place
 
-    from .checking import CheckedRows
-    from .seed_lists import Row
 
 _NOTHING = Allowed()
 

@@ -15,19 +15,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.remote_files import is_remote, version_of
-from scrapy_aopic.storage.known_bodies import is_digest
+from scrapy_aopic.storage.known_bodies import Body, is_digest
 from scrapy_aopic.storage.named_files import is_file
 from scrapy_aopic.storage.store_folder import open_kept
 
 from .earlier_crawl import SCHEMES, beginning
-from .seed_lists import is_list_url
+from .seed_lists import Row, is_list_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy_aopic.storage.known_bodies import Body
-
-    from .seed_lists import Row
 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 """Numbers of the errors of a disk, or of a part of it, that has no room."""

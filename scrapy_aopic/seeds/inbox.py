@@ -53,11 +53,7 @@ class Inbox:
     """
 
     def __init__(
-        self,
-        place: FolderPlace,
-        job: Job,
-        take: Callable[[Seed], None],
-        count: Callable[[str], None],
+        self, place: FolderPlace, job: Job, take: Callable[[Seed], None], count: Callable[[str], None]
     ) -> None:
         self._folder = seeds_folder(place.path)
         self._named = seeds_folder(place.folder)

@@ -11,7 +11,7 @@ import csv
 import math
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
@@ -25,7 +25,6 @@ from .public_lists import ListedPage, captured, public_reader, read_warc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
 _SCORES = ("score", "importance")
 """Columns of a table of seeds that hold the score, the first that there is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.web.main_text import HOW_TO_INSTALL, has_extractor, main_text
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Spider
-    from scrapy.http import Response
 
 
 def compared_by(

@@ -28,7 +28,7 @@ from scrapy_aopic.place.folder_place import FolderPlace, worker_number
 from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.place.shard_places import InFolder
+from scrapy_aopic.place.shard_places import InFolder, ShardPlaces
 from scrapy_aopic.place.stored_control import ControlWatch
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
@@ -36,7 +36,7 @@ from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read_address, read_policy, read_values, store_memory
 from scrapy_aopic.storage import Address, exists, lock_job
 from scrapy_aopic.storage.folder_workers import board_address, clear_board
-from scrapy_aopic.storage.lock import lock_briefly
+from scrapy_aopic.storage.lock import Lock, lock_briefly
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.view.dropped import Dropped
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.place.shard_places import ShardPlaces
-    from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +114,8 @@ class OpenJob:
                     "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
                 )
             warn_of_idle_queues(crawler)
-            policy.domain_of(
-                ""
-            )  # reads the public suffix list, a tenth of a second, before anything has to be in time
+            # reads the public suffix list, a tenth of a second, before anything has to be in time
+            policy.domain_of("")
             self.recrawl = how = policy.recrawl
             self.never_ends = how is not None and (not how.once or how.every > 0)
             self.longest_of = partial(_longest_of, policy)

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.request_errors import ReloadError
 from scrapy_aopic.web.chain_cookies import ChainCookies
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

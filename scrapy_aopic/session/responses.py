@@ -114,9 +114,8 @@ class Responses:
             return
         self._bodies.announce(visit, _length(headers))
         self._admission.note_answer(request, headers)
-        if not (
-            _is_exempt(request) or self._admission.is_wanted(headers)
-        ):  # its status decides what becomes of it
+        # its status decides what becomes of it
+        if not (_is_exempt(request) or self._admission.is_wanted(headers)):
             raise StopDownload(fail=False)
 
     def _refuse(self, error: RefusedError, text: str, url: str, n: int) -> RefusedError:

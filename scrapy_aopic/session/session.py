@@ -171,13 +171,7 @@ class Session:
     _of: ClassVar[WeakKeyDictionary[Crawler, ReferenceType[Session]]] = WeakKeyDictionary()
 
     def __init__(
-        self,
-        crawler: Crawler,
-        spider: Spider,
-        opened: OpenJob,
-        *,
-        closing: Closing,
-        addresses: Addresses,
+        self, crawler: Crawler, spider: Spider, opened: OpenJob, *, closing: Closing, addresses: Addresses
     ) -> None:
         assert crawler.stats is not None
         assert crawler.request_fingerprinter is not None
@@ -192,10 +186,7 @@ class Session:
         self._open_files = OpenFiles(crawler)
         self.job = job = opened.job
         self._feeds = watch_feeds(
-            crawler,
-            job.side_files,
-            is_resumed=job.crawl.is_resumed,
-            persists=opened.persists,
+            crawler, job.side_files, is_resumed=job.crawl.is_resumed, persists=opened.persists
         )
         self._never_ends = opened.never_ends
         self.stats = Stats(crawler.stats)

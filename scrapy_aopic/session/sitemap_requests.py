@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from scrapy import Request, signals
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 from w3lib.url import safe_url_string
 
 from scrapy_aopic._engine.direct_requests import first_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from scrapy_aopic.core import duplicates
@@ -43,7 +43,6 @@ from .values import Values, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import TypeAlias
 
     from scrapy_aopic.core.host_rules import HostRule, HostRules
 
@@ -331,8 +330,7 @@ def _make_order(values: Values) -> Order:
             _check_samples(given.get("AOPIC_LINK_SCORER"), values.topic)
         strategy = STRATEGIES[scorer] if isinstance(scorer, str) else scorer
         focused: Order = kind(
-            0.0 if getattr(strategy, "by_cash", False) else values.focus,
-            values.domain_budget,
+            0.0 if getattr(strategy, "by_cash", False) else values.focus, values.domain_budget
         )
         return focused
     order: Order = kind()

@@ -312,10 +312,7 @@ _STORAGE = (
     Setting(
         "AOPIC_STORE",
         "auto",
-        Check(
-            '"auto", "rocksdb", "sqlite", "redis", "memory" or the import path of a backend',
-            parse.store,
-        ),
+        Check('"auto", "rocksdb", "sqlite", "redis", "memory" or the import path of a backend', parse.store),
         "Where the crawl is remembered. "
         '"auto" is the kind that is already in the job folder; in a new one RocksDB, or SQLite if rocksdict cannot be '
         "imported. "
@@ -519,10 +516,7 @@ _DASHBOARD = (
     Setting(
         "AOPIC_DASHBOARD_TOKEN",
         "auto",
-        Check(
-            '"auto", or 16 to 128 letters, digits and the signs . _ ~ -',
-            parse.token,
-        ),
+        Check('"auto", or 16 to 128 letters, digits and the signs . _ ~ -', parse.token),
         'What a visitor of the dashboard has to know; it is in the address that the log shows. "auto" for a random one in '
         "each run. Programs send it as `Authorization: Bearer TOKEN`.",
     ),

@@ -56,9 +56,8 @@ class Landed:
                 self._path.touch()
                 self._file = self._path.open("r+b", buffering=0)
             self._file.seek(0)
-            self._file.write(
-                digits + b" " + _seal(digits) + b"\n"
-            )  # always of the same length, so that nothing is left of the number before
+            # always of the same length, so that nothing is left of the number before
+            self._file.write(digits + b" " + _seal(digits) + b"\n")
 
     def close(self) -> None:
         """Release the file."""

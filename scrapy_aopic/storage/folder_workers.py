@@ -19,7 +19,7 @@ from .address import BOARD, Address
 from .lock import keeping_out
 from .redis.connect import connect
 from .redis.keys import Keys
-from .redis.worker_registry import ShardStores, WorkerRegistry, pairs_of
+from .redis.worker_registry import ClusterState, ShardState, ShardStores, WorkerRegistry, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from .redis.connection import Argument, Reply
     from .redis.sharding import Sharding
-    from .redis.worker_registry import ClusterState, ShardState
 
 _POLL = 0.2
 """Seconds between looks at a worker that may have died."""

@@ -140,8 +140,7 @@ def audit_books(states: Mapping[int, ShardState], shards: int) -> JobAudit:
         queued, visited, failed, hosts = state.counts
         sums = Sums(*state.sums)
         result.add(
-            number,
-            Audit(queued + visited + failed, queued, visited, failed, hosts, sums.held, sums.virtual),
+            number, Audit(queued + visited + failed, queued, visited, failed, hosts, sums.held, sums.virtual)
         )
         cash = sums.held + sums.virtual
         owed = TOTAL + sum(state.got_units.values()) - sum(state.sent_units.values())

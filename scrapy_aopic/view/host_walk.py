@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
-from scrapy_aopic.core.records import IN_PRIORITY
+from scrapy_aopic.core.records import IN_PRIORITY, HostRecord
 
 from .snapshot import DUE_BOUNDS, N_LISTED, HostCounts, HostRow
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_aopic.core.politeness import Politeness
-    from scrapy_aopic.core.records import HostRecord
 
 STATES = (
     "idle", "dry", "dry", "ready", "late", "waiting", "gated", "locating", "in flight", "shelved", "parked", "dead",

@@ -10,7 +10,7 @@ from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.web.suffixes import registered_domain
 
 from .dropped import Sample, dropped_in
-from .job_view import open_view
+from .job_view import View, open_view
 from .queries import each_site, hosts_by, hosts_in, top_pages
 from .shard_states import read_states
 from .traps import Trap, find_traps
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.place.place import Place
 
-    from .job_view import View
     from .snapshot import HostRow
 
 _LONGEST = 8192

@@ -71,10 +71,7 @@ class Speeds:
             growth=(now.pages.queued - then.pages.queued) / n if n else None,
         )
         return replace(
-            now,
-            rate=rate,
-            forecast=forecast(now.pages, rate),
-            shards=replace(now.shards, workers=workers),
+            now, rate=rate, forecast=forecast(now.pages, rate), shards=replace(now.shards, workers=workers)
         )
 
 

@@ -484,14 +484,10 @@ class _Question:
             self._say(f"That robots.txt was fetched at {time_of(robots.fetched_at)}.")
             return "robots"
         if host is None:
-            self._say(
-                f"Neither it nor any other page of {name} is known: {_NO_PAGE} links there.",
-                host=name,
-            )
+            self._say(f"Neither it nor any other page of {name} is known: {_NO_PAGE} links there.", host=name)
         else:
             self._say(
-                f"It is not known: {_NO_PAGE} as of {time_of(self._saved.saved_at)} links to it.",
-                host=name,
+                f"It is not known: {_NO_PAGE} as of {time_of(self._saved.saved_at)} links to it.", host=name
             )
             self._say(f"Pages of its host: {host.visited:,} fetched, {host.queued:,} queued.")
         for other in _variants(normal.url):

@@ -364,9 +364,8 @@ def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
     if encoding is None:
         declared = _DECLARED.search(beginning[:1024])
         encoding = resolve_encoding(declared[1].decode()) if declared is not None else None
-        if encoding is None or not _CHARSETS.match(
-            encoding
-        ):  # Python has codecs that are none, and some are slow
+        # Python has codecs that are none, and some are slow
+        if encoding is None or not _CHARSETS.match(encoding):
             encoding = "utf-8"
     # Bytes that are not UTF-8 stay what they are, and are escaped in URLs.
     return codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")

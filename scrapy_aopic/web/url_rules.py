@@ -328,12 +328,7 @@ RULES = (
     Rule("host", Default.ALWAYS, faults=[UrlFault(Part.HOST, _is_no_host)]),
     Rule("port", Default.ALWAYS, faults=[UrlFault(Part.PORT, _is_no_port)]),
     Rule("network", Default.LIMIT, faults=[UrlFault(Part.HOST, _is_inside)], limit="networks"),
-    Rule(
-        "service",
-        Default.LIMIT,
-        faults=[UrlFault(Part.HOST_AND_PORT, _is_service)],
-        limit="networks",
-    ),
+    Rule("service", Default.LIMIT, faults=[UrlFault(Part.HOST_AND_PORT, _is_service)], limit="networks"),
     Rule(
         "scope",
         Default.LIMIT,

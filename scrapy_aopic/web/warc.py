@@ -134,11 +134,7 @@ class WarcFile:
             OSError: If they cannot be written; then neither is in the file, unless it :attr:`is_torn`.
         """
         date, url = _now(), urldefrag(response.url)[0]
-        common = [
-            ("WARC-Date", date),
-            ("WARC-Target-URI", url),
-            ("WARC-Warcinfo-ID", self._id),
-        ]
+        common = [("WARC-Date", date), ("WARC-Target-URI", url), ("WARC-Warcinfo-ID", self._id)]
         if response.ip_address is not None:
             common.append(("WARC-IP-Address", str(response.ip_address)))
         digest = self._records.digest(response.body)

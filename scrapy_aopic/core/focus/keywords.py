@@ -142,9 +142,8 @@ class Keywords:
             return _Phrase(sign, (number("begins", found[0]),), number("ends", found[0]))
         parts = []
         for at, word in enumerate(found):
-            if len(word) == 1 and is_joined(
-                word
-            ):  # in a text, it is one of the next word's pair, or of the last one's
+            # in a text, it is one of the next word's pair, or of the last one's
+            if len(word) == 1 and is_joined(word):
                 how = "begins" if at == last else "ends" if at == first else "is"
                 parts.append(number(how, word))
             elif at == last and text.endswith("*"):

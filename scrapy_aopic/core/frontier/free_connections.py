@@ -105,9 +105,8 @@ class FreeConnections:
 
     def begin(self, key: bytes, seconds: float, now: float) -> None:
         """A host, which took *seconds* the last time (0 if never requested), is leased for the page under *key*."""
-        self._look(
-            now
-        )  # here, too: a crawl of fast hosts never asks for room, and a look is kept for each lease
+        # here, too: a crawl of fast hosts never asks for room, and a look is kept for each lease
+        self._look(now)
         self._hold(key, now, self.class_of(seconds))
         if not seconds:
             self._unknown.add(key)

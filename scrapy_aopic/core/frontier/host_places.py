@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
-from scrapy_aopic.core.politeness import Gap
+from scrapy_aopic.core.politeness import Gap, Politeness
 from scrapy_aopic.core.records import (
     BEST_START,
     HOST_BYTES,
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.order import Order
-    from scrapy_aopic.core.politeness import Politeness
     from scrapy_aopic.core.tables import RecordTable, RowTable
 
     from .gates import Gates

@@ -37,9 +37,8 @@ def index_bucket(row: bytes) -> bytes:
     """Beginning of an index row that it shares with those that are read, and counted, together."""
     if row[:1] != SHELVED:
         return row[:1]
-    return (
-        row[:4] if row[:2] == IN_TIME else row[:SHELF_BYTES]
-    )  # by priority and the first byte of the order's rank
+    # by priority and the first byte of the order's rank
+    return row[:4] if row[:2] == IN_TIME else row[:SHELF_BYTES]
 
 
 def shelf_of(row: bytes) -> bytes:

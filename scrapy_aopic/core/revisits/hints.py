@@ -15,10 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import HINTS
-from scrapy_aopic.core.records import HOST_BYTES, pack, unpack
+from scrapy_aopic.core.records import HOST_BYTES, Changes, pack, unpack
 
 if TYPE_CHECKING:
-    from scrapy_aopic.core.records import Changes
     from scrapy_aopic.core.tables import BlobTable
 
 _PRIOR = 2.0

@@ -10,7 +10,7 @@ from scrapy_aopic.core.records import FAILED, HOST_BYTES, QUEUED, VISITED, Chang
 
 from . import fruit
 from .found import found_now, is_gone
-from .hints import BELIEVED, USEFUL
+from .hints import BELIEVED, USEFUL, Hints
 from .rounds import Round, read_rounds
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
     from .due import DuePages
-    from .hints import Hints
     from .intervals import Recrawl
     from .rates import Rates, Version
     from .wake_times import WakeTimes

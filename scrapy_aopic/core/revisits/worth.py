@@ -28,12 +28,7 @@ class Worth:
     """
 
     def __init__(
-        self,
-        policy_of: Callable[[bytes], Recrawl],
-        rates: Rates,
-        hints: Hints,
-        ledger: Ledger,
-        order: Order,
+        self, policy_of: Callable[[bytes], Recrawl], rates: Rates, hints: Hints, ledger: Ledger, order: Order
     ) -> None:
         self.policy_of = policy_of
         self._rates = rates

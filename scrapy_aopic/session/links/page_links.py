@@ -26,7 +26,7 @@ from scrapy import Request, Spider
 from scrapy_aopic._engine.loop import soon
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
-from scrapy_aopic.session.time_slices import SLICE
+from scrapy_aopic.session.time_slices import SLICE, TimeSlices
 from scrapy_aopic.web.request_codec import is_plain
 
 from .found_link import FoundLink, LinkWriter, link_test
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.direct_requests import Shortcuts
     from scrapy_aopic.session.session import Session
-    from scrapy_aopic.session.time_slices import TimeSlices
 
     from .page_rules import PageRules
 

@@ -12,7 +12,7 @@ from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounde
 from scrapy_aopic.core.focus.learned import Learned
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS
-from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.exceptions import ANY_ERROR
 
 from .user_functions import note_time, part
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.focus.topic import LinkText, PageWords
-    from scrapy_aopic.core.records import Link
     from scrapy_aopic.session.stats import FirstOnly, Stats
     from scrapy_aopic.session.visit import PageReading
 

@@ -365,9 +365,8 @@ class Connection:
         """The error for an *action* on the store that failed because of *cause*: a reply, or a message of the system."""
         word = cause.partition(" ")[0]
         why = _ADVICE.get(word, cause.rstrip("."))
-        kind = (
-            UnreachableError if word == "LOADING" else StorageError
-        )  # it was restarted, and will soon be there
+        # it was restarted, and will soon be there
+        kind = UnreachableError if word == "LOADING" else StorageError
         return kind(f"Cannot {action} the store in {self._address}: {why}.")
 
     def unreachable(self, action: str, error: Exception) -> UnreachableError:
