@@ -8,7 +8,7 @@ import gzip
 import random
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import pytest
 from demo_web.server import Answer, Exchange
-from scrapy import Field, Item, Request, Spider, signals
+from scrapy import Field, Item, Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import NotConfigured, StopDownload
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
+from support.crawls import OURS, Visits, in_folder, keep, logged
+from support.naming import case
 from support.small_web import crawl, html
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 IMPORTANCE: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}}
 PAGES: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.PagesPipeline": 100}}
 ALL_FIELDS: dict[str, Any] = {"AOPIC_ITEM_FIELDS": ["importance", "cash", "history", "visits"]}
@@ -49,14 +50,10 @@ SEED = TOTAL >> SEED_SHIFT
 """Cash of the first seed, in units."""
 
 
-class Starting(Spider):
+class Starting(Visits):
     """Starts at the only page that most sites here need."""
 
-    urls: tuple[str, ...] = ("http://a.test/",)
-
-    async def start(self) -> AsyncIterator[Any]:
-        for url in self.urls:
-            yield Request(url)
+    starts = ("http://a.test/",)
 
 
 def stat(crawler: Crawler, name: str) -> Any:
@@ -125,8 +122,6 @@ async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> 
     items: list[Any] = []
 
     class Yielding(Starting):
-        name = "yielding"
-
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/next", callback=self.ignore)
             yield from make(response.url)
@@ -134,64 +129,44 @@ async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> 
         def ignore(self, response: Response) -> None:
             pass
 
-    def scraped(item: Any) -> None:
-        items.append(item)
-
     settings = {"CONCURRENT_ITEMS": 1, **IMPORTANCE, **settings}
-    crawler = await crawl(Yielding, settings, told={signals.item_scraped: scraped})
+    crawler = await crawl(Yielding, settings, told={signals.item_scraped: keep(items)})
     return items, crawler
 
 
-async def test_a_dictionary_gets_the_importance_of_its_page(serve):
+async def test_a_dictionary_gets_what_the_setting_names_and_nothing_else(serve):
     serve({"http://a.test/": []})
-    items, crawler = await scrape(OURS, lambda url: [{"url": url, "title": "A"}])
-    assert items == [{"url": "http://a.test/", "title": "A", "importance": 1.0}]
-    assert stat(crawler, "aopic/items/without_page") is None
+    for fields, expected in [
+        ({}, {"importance": 1.0}),
+        (ALL_FIELDS, {"importance": 1.0, "cash": SEED, "history": 0, "visits": 0}),
+        ({"AOPIC_ITEM_FIELDS": "visits,cash"}, {"cash": SEED, "visits": 0}),
+        ({"AOPIC_ITEM_FIELDS": "relevance"}, {"relevance": None}),  # there is no topic
+        ({"AOPIC_ITEM_FIELDS": []}, {}),
+    ]:
+        with case(fields):
+            (item,), crawler = await scrape({**OURS, **fields}, lambda url: [{"url": url, "title": "A"}])
+            assert item == {"url": "http://a.test/", "title": "A", **expected}
+            assert {type(item[name]) for name in ("cash", "visits") if name in item} <= {int}
+            assert stat(crawler, "aopic/items/without_page") is None
 
 
-async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve):
+async def test_other_items_get_what_they_declare_if_they_can_be_changed(serve, caplog):
     serve({"http://a.test/": []})
-    items, _ = await scrape({**OURS, **ALL_FIELDS}, lambda url: [{"url": url}])
-    assert items == [{"url": "http://a.test/", "importance": 1.0, "cash": SEED, "history": 0, "visits": 0}]
-    items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": "visits,cash"}, lambda url: [{"url": url}])
-    assert items == [{"url": "http://a.test/", "cash": SEED, "visits": 0}]
-    without_topic, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": "relevance"}, lambda url: [{"url": url}])
-    assert without_topic == [{"url": "http://a.test/", "relevance": None}]
-    assert type(items[0]["cash"]) is type(items[0]["visits"]) is int
-    items, _ = await scrape({**OURS, "AOPIC_ITEM_FIELDS": []}, lambda url: [{"url": url}])
-    assert items == [{"url": "http://a.test/"}]
-
-
-async def test_other_items_get_what_they_declare(serve):
-    serve({"http://a.test/": []})
-    items, crawler = await scrape(
-        {**OURS, **ALL_FIELDS},
-        lambda url: [
-            Held(url=url),
-            Bare(url=url),
-            HeldData(url),
-            BareData(url),
-            HeldAttrs(url),
-            BareAttrs(url),
-        ],
-    )
     url = "http://a.test/"
-    assert items == [
-        Held(url=url, importance=1.0),
-        Bare(url=url),
-        HeldData(url, 1.0, 0),
-        BareData(url),
-        HeldAttrs(url, 1.0),
-        BareAttrs(url),
+    kinds = [
+        (Held(url=url), Held(url=url, importance=1.0)),
+        (Bare(url=url), Bare(url=url)),
+        (HeldData(url), HeldData(url, 1.0, 0)),
+        (BareData(url), BareData(url)),
+        (HeldAttrs(url), HeldAttrs(url, 1.0)),
+        (BareAttrs(url), BareAttrs(url)),
+        (Frozen(url), Frozen(url, 0.5)),
+        (Picky(url, "high"), Picky(url, "high")),
     ]
+    items, crawler = await scrape({**OURS, **ALL_FIELDS}, lambda _: [item for item, _ in kinds])
+    assert items == [expected for _, expected in kinds]
     assert stat(crawler, "aopic/items/without_page") is None
-
-
-async def test_items_that_cannot_be_changed_pass_unchanged(serve, caplog):
-    serve({"http://a.test/": []})
-    items, _ = await scrape(OURS, lambda url: [Frozen(url), Picky(url, "high")])
-    assert items == [Frozen("http://a.test/", 0.5), Picky("http://a.test/", "high")]
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert logged(caplog, "ERROR") == []
 
 
 async def test_items_without_a_known_page_pass_unchanged_and_are_counted(serve, caplog):
@@ -212,7 +187,7 @@ async def test_items_without_a_known_page_pass_unchanged_and_are_counted(serve, 
     items, crawler = await scrape(OURS, lambda _: [*map(dict, odd), Unset()])
     assert items[:-1] == odd
     assert stat(crawler, "aopic/items/without_page") == len(odd) + 1
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert logged(caplog, "ERROR") == []
 
 
 async def test_a_page_visited_again_shows_its_earlier_visit(serve):
@@ -220,24 +195,14 @@ async def test_a_page_visited_again_shows_its_earlier_visit(serve):
     seen: list[dict[str, Any]] = []
 
     class Twice(Starting):
-        name = "twice"
-
-        def parse(self, response: Response) -> Iterator[Any]:
+        def parse(self, response: Response, n: int = 0) -> Iterator[Any]:
             yield {"url": response.url}
-            yield Request("http://a.test/b", self.back)
-
-        def back(self, response: Response) -> Iterator[Any]:
-            yield {"url": response.url}
-            yield Request("http://a.test/", self.end, dont_filter=True)
-
-        def end(self, response: Response) -> Iterator[Any]:
-            yield {"url": response.url}
-
-    def scraped(item: Any) -> None:
-        seen.append(item)
+            if n < 2:
+                url = ("http://a.test/b", "http://a.test/")[n]
+                yield Request(url, cb_kwargs={"n": n + 1}, dont_filter=n == 1)
 
     settings = {**OURS, **IMPORTANCE, **ALL_FIELDS, "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
-    await crawl(Twice, settings, told={signals.item_scraped: scraped})
+    await crawl(Twice, settings, told={signals.item_scraped: keep(seen)})
     first, other, again = seen
     assert (first["visits"], first["history"], first["cash"]) == (0, 0, SEED)
     assert (other["visits"], other["history"], other["cash"]) == (0, 0, SEED)
@@ -250,8 +215,7 @@ async def test_beside_another_scheduler_items_pass_unchanged_with_one_warning(se
     serve({"http://a.test/": []})
     items, crawler = await scrape({}, lambda url: [{"url": url}, Held(url=url), {}])
     assert items == [{"url": "http://a.test/"}, Held(url="http://a.test/"), {}]
-    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert [record.getMessage() for record in warnings] == [
+    assert logged(caplog, "WARNING") == [
         'ImportancePipeline knows nothing without SCHEDULER = "scrapy_aopic.Scheduler"; items pass unchanged.'
     ]
     assert stat(crawler, "aopic/items/without_page") is None
@@ -268,21 +232,16 @@ class NeedsKey:
 async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(serve, caplog):
     serve({"http://a.test/": []})
 
-    class Keyed(Spider):
-        name = "keyed"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/", meta={"key": "a"})
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield {"url": response.url}
-            yield {"url": response.url}
-
-    crawler = await crawl(Keyed, {**OURS, **IMPORTANCE, "REQUEST_FINGERPRINTER_CLASS": NeedsKey})
+    crawler = await crawl(
+        Visits,
+        {**OURS, **IMPORTANCE, "REQUEST_FINGERPRINTER_CLASS": NeedsKey},
+        starts=[Request("http://a.test/", meta={"key": "a"})],
+        parse=lambda response: [{"url": response.url}] * 2,
+    )
     assert stat(crawler, "item_scraped_count") == 2
     assert stat(crawler, "aopic/items/without_page") == 2
-    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
-    assert record.getMessage() == (
+    (error,) = logged(caplog, "ERROR")
+    assert error == (
         "The page of <GET http://a.test/> cannot be looked up, so that its importance is left out; no more "
         "such errors will be logged"
     )
@@ -309,7 +268,7 @@ async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(serve, capl
 def test_a_wrong_setting_stops_the_start_and_says_why(pipeline, settings, message, caplog):
     with pytest.raises(NotConfigured):
         pipeline.from_crawler(get_crawler(settings_dict=settings))
-    (said,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    (said,) = logged(caplog, "ERROR")
     assert re.search(message, said)
     assert said.endswith("The crawl does not start.")
 
@@ -418,20 +377,8 @@ SITE: dict[str, Any] = {
     "http://b.test/": [],
     "http://b.test/new": [],
 }
-STATUSES = {
-    "http://a.test/robots.txt": 200,
-    "http://b.test/robots.txt": 404,
-    "http://a.test/": 200,
-    "http://a.test/packed?a=1&b=%20": 200,
-    "http://a.test/moved": 301,
-    "http://a.test/gone": 404,
-    "http://a.test/empty": 200,
-    "http://a.test/none": 204,
-    "http://a.test/odd": 299,
-    "http://a.test/binary": 200,
-    "http://b.test/": 200,
-    "http://b.test/new": 200,
-}
+STATUSES = {url: page.status if isinstance(page, Answer) else 200 for url, page in SITE.items()}
+STATUSES["http://b.test/robots.txt"] = 404
 
 
 @pytest.mark.parametrize("name", ["pages.warc.gz", "pages.warc"])
@@ -480,20 +427,15 @@ async def test_a_request_record_says_what_was_asked(serve, tmp_path):
 
     serve({"http://a.test/form?x=1": note})
 
-    class Post(Spider):
-        name = "post"
-
-        async def start(self) -> AsyncIterator[Any]:
-            headers = {"X-Two": ["1", "2"], "Proxy-Authorization": "Basic dXNlcjpzZWNyZXQ="}
-            yield Request("http://a.test/form?x=1#part", method="POST", body=b"a=\xff", headers=headers)
-            yield Request("http://a.test/form?x=1", method="PUT")
-            yield Request("http://a.test/form?x=1")
-
-        def parse(self, response: Response) -> None:
-            pass
-
+    headers = {"X-Two": ["1", "2"], "Proxy-Authorization": "Basic dXNlcjpzZWNyZXQ="}
+    starts = [
+        Request("http://a.test/form?x=1#part", method="POST", body=b"a=\xff", headers=headers),
+        Request("http://a.test/form?x=1", method="PUT"),
+        Request("http://a.test/form?x=1"),
+    ]
     path = tmp_path / "pages.warc.gz"
-    await crawl(Post, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "CONCURRENT_REQUESTS": 1})
+    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "CONCURRENT_REQUESTS": 1}
+    await crawl(Visits, settings, starts=starts)
     _, *rest = read_all(path)
     pairs = list(zip(rest[::2], rest[1::2], strict=True))
     for response, request in pairs:
@@ -590,7 +532,7 @@ async def test_beside_another_scheduler_the_archive_has_no_importance(serve, tmp
     assert {url: record.status for url, record in responses(path).items()} == STATUSES
     assert not [name for record in read_all(path) for name in record.fields if "AOPIC" in name]
     assert stat(crawler, "aopic/warc/errors") is None
-    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert logged(caplog, "WARNING", "ERROR") == []
 
 
 async def test_headers_are_kept_and_chunks_are_joined(tmp_path):
@@ -606,17 +548,9 @@ async def test_headers_are_kept_and_chunks_are_joined(tmp_path):
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-
-    class One(Starting):
-        name = "one"
-        urls = (url,)
-
-        def parse(self, response: Response) -> None:
-            assert response.body == b"unpacked " * 100
-
+    host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     path = tmp_path / "pages.warc"
-    crawler = await crawl(One, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path}, starts=[f"http://{host}/packed"])
     server.close()
     await server.wait_closed()
     assert stat(crawler, "spider_exceptions/count") is None
@@ -627,7 +561,7 @@ async def test_headers_are_kept_and_chunks_are_joined(tmp_path):
     assert response.values("Content-Length") == [str(len(PACKED))]
     assert response.values("Transfer-Encoding") == []
     assert b"\r\nX-Name: caf\xe9\r\n" in path.read_bytes()
-    assert request.values("Host") == [url[7:-1]]
+    assert request.values("Host") == [host]
 
 
 class OddHandler(BaseDownloadHandler):
@@ -657,20 +591,14 @@ async def test_an_answer_that_was_cut_says_so(serve, tmp_path):
         }
     )
 
-    class Cut(Starting):
-        name = "cut"
-        urls = ("http://a.test/cut", "http://a.test/stopped")
-
-        def parse(self, response: Response) -> None:
-            pass
-
     def stop(request: Request) -> None:
         if request.url.endswith("/stopped"):
             raise StopDownload(fail=False)
 
     path = tmp_path / "pages.warc.gz"
     settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_FAIL_ON_DATALOSS": False}
-    await crawl(Cut, settings, told={signals.headers_received: stop})
+    starts = ["http://a.test/cut", "http://a.test/stopped"]
+    await crawl(Visits, settings, told={signals.headers_received: stop}, starts=starts)
     found = responses(path)
     assert found["http://a.test/cut"].fields["WARC-Truncated"] == "disconnect"
     assert found["http://a.test/cut"].values("Content-Length") == ["6"]
@@ -683,15 +611,9 @@ async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(serve, 
     tries = iter([Answer(500), Answer(body=b"at last")])
     serve({"http://a.test/flaky": lambda _: next(tries), "http://a.test/cut": Answer(abort=True)})
 
-    class Flaky(Starting):
-        name = "flaky"
-        urls = ("http://a.test/flaky", "http://a.test/cut", "data:,x")
-
-        def parse(self, response: Response) -> None:
-            pass
-
     path = tmp_path / "pages.warc.gz"
-    await crawl(Flaky, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "RETRY_TIMES": 1})
+    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "RETRY_TIMES": 1}
+    await crawl(Visits, settings, starts=["http://a.test/flaky", "http://a.test/cut", "data:,x"])
     found = [
         (record.url, record.status, record.body) for record in read_all(path) if record.kind == "response"
     ]
@@ -702,8 +624,6 @@ async def test_inline_requests_are_recorded_without_the_importance_of_another_pa
     serve({"http://a.test/": Answer(body=b"page"), "http://a.test/picture": Answer(body=b"picture")})
 
     class Inline(Starting):
-        name = "inline"
-
         async def parse(self, response: Response) -> None:
             assert self.crawler.engine is not None
             await self.crawler.engine.download_async(Request("http://a.test/picture", meta=response.meta))
@@ -744,21 +664,11 @@ async def test_records_of_revisits_say_what_was_found(serve, tmp_path):
     other = lambda _: Answer(headers={"Content-Type": "text/html"}, body=html(next(versions)))
     serve(dict(zip(urls, [Answer(body=b"same" * 500), tagged, other], strict=True)))
 
-    class All(Starting):
-        name = "all"
-
-        async def start(self) -> AsyncIterator[Any]:
-            for url in urls:
-                yield Request(url)
-
-        def parse(self, response: Response) -> None:
-            pass
-
     again = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "AOPIC_RECRAWL": ["once", "changed"]}
     found = []
     for n in range(2):
         path = tmp_path / f"{n}.warc"
-        await crawl(All, {**OURS, **PAGES, **again, "AOPIC_WARC_FILE": path})
+        await crawl(Visits, {**OURS, **PAGES, **again, "AOPIC_WARC_FILE": path}, starts=urls)
         records = {each.url: each for each in read_all(path) if each.kind in ("response", "revisit")}
         found.append([(records[url].kind, records[url].fields["WARC-AOPIC-Found"]) for url in urls])
     assert found[0] == [("response", "new")] * 3
@@ -816,14 +726,8 @@ async def test_a_file_that_exists_is_never_touched(serve, tmp_path, name, others
 
 async def test_a_resumed_crawl_gets_a_file_of_its_own(serve, tmp_path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": []})
-    settings = {
-        **OURS,
-        **PAGES,
-        "AOPIC_WARC_FILE": tmp_path / "pages.warc.gz",
-        "AOPIC_STORE": "auto",
-        "JOBDIR": str(tmp_path / "job"),
-        "CONCURRENT_REQUESTS": 1,
-    }
+    archive = {"AOPIC_WARC_FILE": tmp_path / "pages.warc.gz", "CONCURRENT_REQUESTS": 1}
+    settings = in_folder(tmp_path / "job", **PAGES, **archive, AOPIC_STORE="auto")
     await crawl(Walk, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     first = (tmp_path / "pages.warc.gz").read_bytes()
     await crawl(Walk, settings)
@@ -864,11 +768,11 @@ async def test_beside_another_scheduler_a_path_that_cannot_be_written_does_not_s
     assert len(web.asked) == 2
     assert stat(crawler, "aopic/warc/errors") == 3  # when the spider opened, and for each page
     assert stat(crawler, "aopic/warc/records") is None
-    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
+    (error,) = logged(caplog, "ERROR")
     assert re.fullmatch(
         rf"AOPIC_WARC_FILE \({re.escape(str(path))}\) cannot be written \(there is something else of that name\), so that pages "
         r"are missing from it; further errors are only counted \(aopic/warc/errors\)\.",
-        record.getMessage(),
+        error,
     )
 
 
@@ -940,7 +844,7 @@ async def test_beside_another_scheduler_a_full_disk_costs_what_does_not_fit_and_
         crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": folder / "pages.warc"})
         assert stat(crawler, "finish_reason") == "finished"
         assert stat(crawler, "aopic/warc/errors") == 1
-        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+        assert len(logged(caplog, "ERROR")) == 1
         assert stat(crawler, "aopic/errors") is None
         expected = [url for number, url in enumerate(pages, 2) if number != n]
         if not is_broken or n == 1:  # if nothing was written, the file has gone and is made again
@@ -962,13 +866,7 @@ async def test_a_full_disk_under_an_archive_ends_the_crawl_and_its_page_is_not_v
 ):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     path = tmp_path / "pages.warc"
-    settings = {
-        **OURS,
-        **PAGES,
-        "AOPIC_WARC_FILE": path,
-        "JOBDIR": str(tmp_path / "job"),
-        "AOPIC_STORE": "auto",
-    }
+    settings = in_folder(tmp_path / "job", **PAGES, AOPIC_WARC_FILE=path, AOPIC_STORE="auto")
     create = warc._create
     with monkeypatch.context() as patch:
         patch.setattr(warc, "_create", lambda path: FullDisk(create(path), 3, is_broken=False))
@@ -1051,8 +949,8 @@ async def test_what_an_earlier_crawl_has_archived_is_neither_fetched_nor_written
     web.pages["http://b.test/"] = Answer(body=SAME)
     before = len(web.asked)
     settings = {"AOPIC_WARC_FILE": tmp_path / "new.warc.gz", "JOBDIR": str(tmp_path / "job")}
-    spider = type("Again", (Walk,), {"urls": ("http://a.test/", "http://b.test/")})
-    await crawl(spider, {**OURS, **PAGES, **settings})
+    starts = ["http://a.test/", "http://b.test/"]
+    await crawl(Walk, {**OURS, **PAGES, **settings}, starts=starts)
     assert web.asked[before:] == ["http://b.test/"]
     (revisit,) = (each for each in read_all(tmp_path / "new.warc.gz") if each.kind == "revisit")
     (first,) = (each for each in old.values() if each.body == SAME)

@@ -22,6 +22,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
+from support.crawls import ADDON, Visits, in_folder, logged
 from support.small_web import Follow, Web, ask, check, crawl, until
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
@@ -37,10 +38,7 @@ from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, p
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "ROBOTSTXT_OBEY": True}
 BESIDE = {
     "ROBOTSTXT_OBEY": True,
-    "DOWNLOADER_MIDDLEWARES": {
-        "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-        "scrapy_aopic.RobotsMiddleware": 100,
-    },
+    "DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: None, RobotsMiddleware: 100},
 }
 DAY = 86_400
 
@@ -75,14 +73,6 @@ def middleware(crawler: Crawler) -> RobotsMiddleware:
     return found
 
 
-class Start(Follow):
-    """Begins where it is told to."""
-
-    def __init__(self, urls: list[str], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.start_urls = urls
-
-
 # -- each kind of answer
 
 
@@ -106,20 +96,15 @@ async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_i
 
 
 async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(serve, tmp_path, caplog):
-    web = serve(
-        {
-            "http://a.test/robots.txt": rules("/private/", "/*.php$"),
-            "http://a.test/": ["/private/1", "/a.php", "/2"],
-            "http://a.test/2": [],
-        }
-    )
+    pages = {"http://a.test/": ["/private/1", "/a.php", "/2"], "http://a.test/2": []}
+    web = serve({"http://a.test/robots.txt": rules("/private/", "/*.php$"), **pages})
     crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert stat(crawler, "robotstxt/forbidden") == stat(crawler, "aopic/outcomes/robots.txt") == 2
     assert stat(crawler, "aopic/pages/failed") == 2
     assert check(tmp_path).violations == []
-    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "ROBOTSTXT_OBEY" in warning.getMessage()
+    (warning,) = logged(caplog, "WARNING")
+    assert "ROBOTSTXT_OBEY" in warning
 
 
 @pytest.mark.parametrize(
@@ -133,13 +118,8 @@ async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(serv
 )
 async def test_while_robots_txt_is_unreachable_nothing_is_asked(serve, tmp_path, answer, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
-    web = serve(
-        {
-            "http://a.test/robots.txt": answer,
-            "http://b.test/robots.txt": Answer(503),
-            "http://a.test/": ["/1"],
-        }
-    )
+    robots = {"http://a.test/robots.txt": answer, "http://b.test/robots.txt": Answer(503)}
+    web = serve({**robots, "http://a.test/": ["/1"]})
     settings = {"AOPIC_MAX_WAIT": 0.03, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path}
     crawler = await crawl(Follow, {**SCHEDULER, **settings})
     assert web.asked == []
@@ -174,7 +154,7 @@ async def test_pages_wait_until_robots_txt_is_back(serve, failure, monkeypatch):
             "http://b.test/": other,
         }
     )
-    crawler = await crawl(Start, SCHEDULER, urls=["http://a.test/", "http://b.test/"])
+    crawler = await crawl(Follow, SCHEDULER, start_urls=["http://a.test/", "http://b.test/"])
     assert web.asked == ["http://b.test/", "http://a.test/", "http://a.test/1"]  # nobody waits for a.test
     assert n_robots(web) == {"a.test": len(tries), "b.test": 1}
     assert len(tries) >= 3
@@ -191,9 +171,7 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
     web = serve({"http://a.test/robots.txt": failure, "http://a.test/": []})
     settings = {"AOPIC_BACKOFF": 7000, "AOPIC_MAX_GAP": 7000}
     caplog.set_level("INFO")
-    crawler = await crawl(
-        Follow, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "job"}
-    )
+    crawler = await crawl(Follow, in_folder(tmp_path / "job", SCHEDULER, **settings))
     assert (n_robots(web), stat(crawler, "finish_reason")) == ({"a.test": 1}, "aopic_waiting")
     said = " ".join(record.getMessage() for record in caplog.records)
     due = re.search(r"the next one is due in (\d+) s", said)
@@ -202,20 +180,15 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
     for question in ("http://a.test/", "a.test"):
         answer = ask(tmp_path / "job", why, question, CrawlRules({}))
         times = re.findall(r"tried again at (.+?)\.", " ".join(answer.sentences))
-        assert times == [
-            datetime.fromtimestamp(answer.facts["not_before"], timezone.utc).isoformat(" ", "seconds")
-        ]
+        not_before = datetime.fromtimestamp(answer.facts["not_before"], timezone.utc)
+        assert times == [not_before.isoformat(" ", "seconds")]
 
 
 async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": Answer(abort=True), "http://b.test/": []})
-    settings = {"AOPIC_MAX_WAIT": 0.01, "AOPIC_BACKOFF": 0.02}
-    crawler = await crawl(
-        Start,
-        {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path},
-        urls=["http://a.test/", "http://b.test/"],
-    )
+    settings = in_folder(tmp_path, SCHEDULER, AOPIC_MAX_WAIT=0.01, AOPIC_BACKOFF=0.02)
+    crawler = await crawl(Follow, settings, start_urls=["http://a.test/", "http://b.test/"])
     assert (web.asked, n_robots(web)) == (["http://b.test/"], {"a.test": 5, "b.test": 1})
     assert stat(crawler, "aopic/pages/failed") is None
     assert stat(crawler, "aopic/job/queued") == 1
@@ -224,15 +197,11 @@ async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(serv
 
 
 async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(serve):
-    class Alone(Follow):
-        async def start(self) -> AsyncIterator[Any]:
-            meta = {"dont_obey_robotstxt": True, "dont_retry": True, "handle_httpstatus_list": [429]}
-            yield Request("http://b.test/", meta=meta)
+    def parse(response: Response) -> Iterator[Any]:
+        if response.status == 429:
+            yield Request("http://a.test/")
 
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.status == 429:
-                yield Request("http://a.test/")
-
+    meta = {"dont_obey_robotstxt": True, "dont_retry": True, "handle_httpstatus_list": [429]}
     web = serve(
         {
             "http://a.test/robots.txt": to("http://b.test/rules"),
@@ -240,7 +209,8 @@ async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(ser
             "http://b.test/": Answer(429, {"Retry-After": "3600"}),
         }
     )
-    crawler = await crawl(Alone, {**SCHEDULER, "AOPIC_MAX_WAIT": 1})
+    starts = [Request("http://b.test/", meta=meta)]
+    crawler = await crawl(Visits, {**SCHEDULER, "AOPIC_MAX_WAIT": 1}, starts=starts, parse=parse)
     assert web.asked == ["http://b.test/"]
     assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
 
@@ -269,19 +239,12 @@ def chain(n: int, end: Answer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("n", [1, 5])
 async def test_redirects_are_followed_to_other_hosts(serve, n):
+    """Also by a spider that stays on its domain."""
     web = serve(chain(n, rules("/1")))
-    await crawl(Follow, {**SCHEDULER, "REDIRECT_ENABLED": False, "AOPIC_POLITENESS_FACTOR": 3})
+    settings = {**SCHEDULER, "REDIRECT_ENABLED": False, "AOPIC_POLITENESS_FACTOR": 3}
+    await crawl(Follow, settings, allowed_domains=["a.test"])
     assert web.asked == ["http://a.test/"]
     assert audit(web.log, 3).is_polite
-
-
-async def test_a_spider_that_stays_on_its_domain_follows_them_all_the_same(serve):
-    class Bound(Follow):
-        allowed_domains = ["a.test"]
-
-    web = serve(chain(1, rules("/1")))
-    await crawl(Bound, SCHEDULER)
-    assert web.asked == ["http://a.test/"]
 
 
 async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve):
@@ -296,7 +259,7 @@ async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve):
             **{f"http://{host}/1": [] for host in hosts},
         }
     )
-    await crawl(Start, SCHEDULER, urls=[f"http://{host}/" for host in hosts])
+    await crawl(Follow, SCHEDULER, start_urls=[f"http://{host}/" for host in hosts])
     assert n_robots(web) == {"a.test": 1, "www.a.test": 1, "b.test": 1}
     assert sorted(web.asked) == sorted([*(f"http://{host}/" for host in hosts), "http://b.test/robots2.txt"])
 
@@ -317,16 +280,9 @@ async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve):
     half_a_rule = b"Disallow: /"  # the file is cut behind the slash
     start = begin + padding[: MAX_BYTES - len(begin) - len(half_a_rule) - 1] + b"\n" + half_a_rule
     assert len(start) == MAX_BYTES
-    web = serve(
-        {
-            "http://a.test/robots.txt": Answer(
-                body=start + b"else\nDisallow: /2\n" + b"# more\n" * 3_000_000
-            ),
-            "http://a.test/": ["/1", "/2", "/else"],
-            "http://a.test/2": [],
-            "http://a.test/else": [],
-        }
-    )
+    body = start + b"else\nDisallow: /2\n" + b"# more\n" * 3_000_000
+    pages = {"http://a.test/": ["/1", "/2", "/else"], "http://a.test/2": [], "http://a.test/else": []}
+    web = serve({"http://a.test/robots.txt": Answer(body=body), **pages})
     await crawl(Follow, {**SCHEDULER, "DOWNLOAD_MAXSIZE": 1_000_000})  # the length is known beforehand
     assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/else"]
     assert [entry.status for entry in web.log if entry.target == "/robots.txt"] == [0]  # we hung up
@@ -352,13 +308,8 @@ HOSTILE = {
 async def test_a_hostile_robots_txt_is_obeyed_like_any(serve, kind):
     hostile = HOSTILE[kind] * (250_000 // len(HOSTILE[kind]))
     rest = b"user-agent: *\n" + b"".join(b"allow: /x%d\n" % n for n in range(15_000)) + b"disallow: /1\n"
-    web = serve(
-        {
-            "http://a.test/robots.txt": Answer(body=hostile + rest),
-            "http://a.test/": ["/1", "/2"],
-            "http://a.test/2": [],
-        }
-    )
+    robots = {"http://a.test/robots.txt": Answer(body=hostile + rest)}
+    web = serve({**robots, "http://a.test/": ["/1", "/2"], "http://a.test/2": []})
     crawler = await crawl(Follow, SCHEDULER)
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert stat(crawler, "aopic/robots/cut") == (1 if kind == "wildcards" else None)
@@ -367,26 +318,17 @@ async def test_a_hostile_robots_txt_is_obeyed_like_any(serve, kind):
 async def test_the_first_robots_txt_with_too_many_wildcards_is_logged(serve, caplog):
     robots = Answer(body=b"user-agent: *\n" + b"".join(b"disallow: /x*%d\n" % n for n in range(5000)))
     hosts = ("a.test", "b.test")
-    web = serve(
-        {f"http://{host}/robots.txt": robots for host in hosts}
-        | {f"http://{host}/{path}": [] for host in hosts for path in ("y", "x")}
-    )
     urls = [f"http://{host}/{path}" for host in hosts for path in ("y", "x")]
-    crawler = await crawl(Start, SCHEDULER, urls=urls)
+    web = serve({f"http://{host}/robots.txt": robots for host in hosts} | {url: [] for url in urls})
+    crawler = await crawl(Follow, SCHEDULER, start_urls=urls)
     assert sorted(web.asked) == ["http://a.test/y", "http://b.test/y"]  # "x" is forbidden, too
     assert stat(crawler, "aopic/robots/cut") == 2
     assert [record.levelname for record in caplog.records if "wildcards" in record.message] == ["WARNING"]
 
 
 async def test_another_parser_is_used_if_the_user_sets_one(serve):
-    web = serve(
-        {
-            "http://a.test/robots.txt": rules("/*1"),  # to Python's parser no wildcard
-            "http://a.test/": ["/1", "/2"],
-            "http://a.test/1": [],
-            "http://a.test/2": [],
-        }
-    )
+    robots = {"http://a.test/robots.txt": rules("/*1")}  # to Python's parser no wildcard
+    web = serve({**robots, "http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
     crawler = await crawl(Follow, {**SCHEDULER, "ROBOTSTXT_PARSER": PythonRobotParser})
     assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
     assert stat(crawler, "robotstxt/forbidden") is None
@@ -465,16 +407,12 @@ class Inline(Spider):
 
 @pytest.mark.parametrize("settings", [SCHEDULER, BESIDE], ids=["scheduler", "beside"])
 async def test_however_many_requests_wait_it_is_fetched_once(serve, settings):
-    slow = Answer(body=rules("/1", "/2").body, delay=0.1)
-    pages = {
-        "http://a.test/": [],
-        "http://b.test/robots.txt": slow,
-        **{f"http://b.test/{n}": [] for n in range(10)},
-    }
-    web = serve(pages)
+    slow = {"http://b.test/robots.txt": Answer(body=rules("/1", "/2").body, delay=0.1)}
+    pages = {"http://a.test/": [], **{f"http://b.test/{n}": [] for n in range(10)}}
+    web = serve({**pages, **slow})
     crawler = await crawl(Inline, settings)
     assert n_robots(web) == {"a.test": 1, "b.test": 1}
-    assert set(web.asked) == set(pages) - {f"http://b.test/{path}" for path in ("robots.txt", "1", "2")}
+    assert set(web.asked) == set(pages) - {"http://b.test/1", "http://b.test/2"}
     assert isinstance(crawler.spider, Inline)
     assert crawler.spider.answered == 8
 
@@ -497,7 +435,7 @@ async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(serve, settin
         "http://x:y@a.test/4",
     ]
     web = serve({f"http://a.test/{path}": [] for path in ("", "1", "2", "3", "4")})
-    await crawl(Start, settings, urls=urls)
+    await crawl(Follow, settings, start_urls=urls)
     assert len(web.asked) == 5
     assert n_robots(web) == {"a.test": 2}
 
@@ -535,21 +473,15 @@ async def test_it_is_asked_for_again_when_it_has_expired_and_not_before(serve):
 
 
 async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_the_same(serve):
-    class Slow(Follow):
-        """A host whose gap is longer than its robots.txt is believed."""
-
-        @classmethod
-        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Slow:
-            def parsed(robotparser: Any) -> None:
-                middleware(crawler).clock = lambda: time.time() + DAY * 2
-
-            crawler.signals.connect(parsed, signal=signals.robots_parsed, weak=False)
-            return super().from_crawler(crawler, *args, **kwargs)
-
+    """Its host has a gap that is longer than its robots.txt is believed."""
     if not hasattr(signals, "robots_parsed"):
         pytest.skip("this Scrapy has no signal for it")
+
+    def parsed(sender: Crawler) -> None:
+        middleware(sender).clock = lambda: time.time() + DAY * 2
+
     web = serve({"http://a.test/": [], "http://a.test/robots.txt": rules()})
-    await crawl(Slow, SCHEDULER)
+    await crawl(Follow, SCHEDULER, told={signals.robots_parsed: parsed})
     assert (web.asked, n_robots(web)) == (["http://a.test/"], {"a.test": 1})
 
 
@@ -558,23 +490,13 @@ async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_t
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 async def test_a_restart_asks_for_no_robots_txt_again(serve, tmp_path, store):
-    web = serve(
-        {
-            **line(3),
-            "http://a.test/robots.txt": rules("/p3"),
-            "http://b.test/robots.txt": Answer(500),
-            "http://b.test/": [],
-            "http://b.test/2": [],
-        }
-    )
-    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": store, "AOPIC_MAX_WAIT": 1}
-    await crawl(
-        Start,
-        {**settings, "CLOSESPIDER_PAGECOUNT": 3, "CONCURRENT_REQUESTS": 1},
-        urls=["http://b.test/", "http://a.test/"],
-    )
+    b = {"http://b.test/robots.txt": Answer(500), "http://b.test/": [], "http://b.test/2": []}
+    web = serve({**line(3), "http://a.test/robots.txt": rules("/p3"), **b})
+    settings = in_folder(tmp_path, SCHEDULER, AOPIC_STORE=store, AOPIC_MAX_WAIT=1)
+    first = {**settings, "CLOSESPIDER_PAGECOUNT": 3, "CONCURRENT_REQUESTS": 1}
+    await crawl(Follow, first, start_urls=["http://b.test/", "http://a.test/"])
     assert (web.asked, n_robots(web)) == (["http://a.test/"], {"a.test": 1, "b.test": 1})
-    crawler = await crawl(Start, settings, urls=["http://b.test/2"])
+    crawler = await crawl(Follow, settings, start_urls=["http://b.test/2"])
     assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2")]
     assert n_robots(web) == {"a.test": 1, "b.test": 1}
     assert stat(crawler, "aopic/robots/from_store") == 2
@@ -611,7 +533,7 @@ class Careful(Spider):
 
 async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve, tmp_path):
     web = serve({f"http://h{n}.test/": [] for n in range(3)})
-    crawler = await crawl(Careful, {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"})
+    crawler = await crawl(Careful, in_folder(tmp_path, SCHEDULER))
     assert isinstance(crawler.spider, Careful)
     assert sorted(crawler.spider.seen) == [
         (f"http://h{n}.test/", priority, [n], {}, n) for n, priority in enumerate((0, -1, 3))
@@ -628,29 +550,17 @@ async def test_it_does_not_change_the_order_of_pages(serve, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.3)
     urls = [f"http://a.test/{n}" for n in range(6)]
     web = serve({"http://a.test/robots.txt": in_turn(Answer(500), rules()), **{url: [] for url in urls}})
-    crawler = await crawl(Start, SCHEDULER, urls=urls)
+    crawler = await crawl(Follow, SCHEDULER, start_urls=urls)
     assert web.asked == urls
     assert stat(crawler, "aopic/robots/put_back") == 2
 
 
 async def test_a_second_request_for_a_page_goes_back_as_one(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
-
-    class Twice(Spider):
-        name = "twice"
-
-        async def start(self) -> AsyncIterator[Any]:
-            for _ in range(3):
-                yield Request("http://a.test/", dont_filter=True)
-
-        def parse(self, response: Response) -> None:
-            pass
-
-    web = serve(
-        {"http://a.test/robots.txt": in_turn(Answer(500), Answer(500), rules()), "http://a.test/": []}
-    )
-    settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}
-    crawler = await crawl(Twice, {**SCHEDULER, **settings})
+    robots = in_turn(Answer(500), Answer(500), rules())
+    web = serve({"http://a.test/robots.txt": robots, "http://a.test/": []})
+    starts = [Request("http://a.test/", dont_filter=True) for _ in range(3)]
+    crawler = await crawl(Visits, in_folder(tmp_path, SCHEDULER), starts=starts)
     assert web.asked == ["http://a.test/"] * 3
     assert stat(crawler, "aopic/pages/visited") == 3
     assert stat(crawler, "aopic/outcomes/redirect") is None
@@ -659,17 +569,11 @@ async def test_a_second_request_for_a_page_goes_back_as_one(serve, tmp_path, mon
 
 @pytest.mark.slow
 async def test_it_does_not_wait_inside_the_downloader(serve):
-    web = serve(
-        {
-            "http://slow.test/robots.txt": Answer(404, delay=0.1),
-            "http://slow.test/": [],
-            "http://fast.test/": ["/1"],
-            "http://fast.test/1": [],
-        }
-    )
+    slow = {"http://slow.test/robots.txt": Answer(404, delay=0.1), "http://slow.test/": []}
+    web = serve({**slow, "http://fast.test/": ["/1"], "http://fast.test/1": []})
     settings = {**SCHEDULER, "CONCURRENT_REQUESTS": 1, "DOWNLOAD_SLOTS": {"slow.test": {"delay": 1000}}}
-    all_asked = until(lambda: len(web.asked) > 1 and n_robots(web)["slow.test"], Start)
-    await crawl(all_asked, settings, urls=["http://slow.test/", "http://fast.test/"])
+    all_asked = until(lambda: len(web.asked) > 1 and n_robots(web)["slow.test"], Follow)
+    await crawl(all_asked, settings, start_urls=["http://slow.test/", "http://fast.test/"])
     assert web.asked == ["http://fast.test/", "http://fast.test/1"]
 
 
@@ -688,55 +592,27 @@ async def test_it_does_not_wait_inside_the_downloader(serve):
     ],
 )
 async def test_the_user_agent_decides(serve, settings, headers, allowed):
-    class One(Spider):
-        name = "one"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/", headers=headers)
-
-        def parse(self, response: Response) -> None:
-            pass
-
-    web = serve(
-        {"http://a.test/robots.txt": Answer(body=b"User-agent: mybot\nDisallow: /\n"), "http://a.test/": []}
-    )
-    await crawl(One, {**SCHEDULER, **settings})
+    robots = Answer(body=b"User-agent: mybot\nDisallow: /\n")
+    web = serve({"http://a.test/robots.txt": robots, "http://a.test/": []})
+    await crawl(Visits, {**SCHEDULER, **settings}, starts=[Request("http://a.test/", headers=headers)])
     assert web.asked == ["http://a.test/"] * allowed
 
 
 async def test_a_request_may_be_exempt(serve):
-    class Exempt(Spider):
-        name = "exempt"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/", meta={"dont_obey_robotstxt": True})
-            yield Request("data:,text", dont_filter=True)
-
-        def parse(self, response: Response) -> None:
-            pass
-
     web = serve({"http://a.test/robots.txt": rules("/"), "http://a.test/": []})
-    crawler = await crawl(Exempt, SCHEDULER)
+    starts = [Request("http://a.test/", meta={"dont_obey_robotstxt": True}), "data:,text"]
+    crawler = await crawl(Visits, SCHEDULER, starts=starts)
     assert (web.asked, n_robots(web)) == (["http://a.test/"], {})
     assert stat(crawler, "aopic/pages/visited") == 2
 
 
 @pytest.mark.slow
 async def test_it_is_paced_in_the_slot_that_the_page_has(serve):
-    class Slots(Spider):
-        name = "slots"
-
-        async def start(self) -> AsyncIterator[Any]:
-            for n in range(4):
-                yield Request(f"http://h{n}.test/", meta={"download_slot": "all"})
-
-        def parse(self, response: Response) -> None:
-            pass
-
     web = serve(
         {f"http://h{n}.test/{path}": Answer(delay=0.02) for n in range(4) for path in ("", "robots.txt")}
     )
-    await crawl(Slots, {**SCHEDULER, "AOPIC_POLITENESS_FACTOR": 1})
+    starts = [Request(f"http://h{n}.test/", meta={"download_slot": "all"}) for n in range(4)]
+    await crawl(Visits, {**SCHEDULER, "AOPIC_POLITENESS_FACTOR": 1}, starts=starts)
     as_one = [entry.__class__(**{**vars_of(entry), "host": "all"}) for entry in web.log]
     assert len(as_one) == 8
     assert audit(as_one, 1).is_polite
@@ -775,14 +651,9 @@ async def test_the_crawl_delay_is_handed_on(serve, monkeypatch, settings, pacer)
     monkeypatch.setattr(
         pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)) or 0.0, raising=False
     )
-    web = serve(
-        {
-            **line(3),
-            "http://a.test/robots.txt": in_turn(rules(more="Crawl-delay: 2.5\n"), rules()),
-            "http://b.test/robots.txt": rules(),
-            "http://b.test/": [],
-        }
-    )
+    robots = in_turn(rules(more="Crawl-delay: 2.5\n"), rules())
+    other = {"http://b.test/robots.txt": rules(), "http://b.test/": []}
+    web = serve({**line(3), "http://a.test/robots.txt": robots, **other})
     await crawl(later(p1=2), settings)
     assert len(web.asked) == 4 + 1  # the last one is not there
     assert told == [("a.test", 2.5), ("a.test", 0.0)]
@@ -829,9 +700,6 @@ def mapped() -> dict[str, Any]:
         **{f"http://a.com/{n}": [] for n in (1, 2, 4, 6)},
         "http://www.a.com/3": [],
     }  # fmt: skip
-
-
-ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE], ids=["scheduler", "addon", "beside"])
@@ -893,7 +761,7 @@ async def test_sitemaps_of_every_format_and_type_are_read(serve):
         *(f"http://a.com/{n}" for n in (4, 5, 6, 7)),
     }
     web = serve(of_robots_txt("a.com", served, *pages))
-    crawler = await crawl(Start, {**ADDON, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    crawler = await crawl(Follow, {**ADDON, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
     assert set(web.asked) == {*pages, "http://a.com/", *(f"http://a.com{path}" for path in answers)}
     assert stat(crawler, "aopic/sitemaps/read") == len(answers)
     assert not [name for name in crawler.stats.get_stats() if "left_out" in name]  # type: ignore[union-attr]
@@ -911,7 +779,7 @@ async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(serve, capl
     }
     cut = Answer(body=sitemap("http://a.com/2", "http://a.com/3")[:-30])
     web = serve({**of_robots_txt("a.com", answers), "http://a.com/cut": cut})
-    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
     counted = {
         reason: stat(crawler, f"aopic/sitemaps/left_out/{reason}") for reason in sitemap_requests.LEFT_OUT
     }
@@ -928,7 +796,7 @@ async def test_indexes_above_each_other_have_an_end(serve):
 
     endless = {f"http://a.com/{'/' * n}i{'x' * n}": index for n in range(10)}
     web = serve({**of_robots_txt("a.com", {"/i": Answer()}), **endless})
-    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
     assert sum("i" in url.rpartition("/")[2] for url in web.asked) == sitemap_requests.MAX_DEPTH + 1
     assert stat(crawler, "aopic/sitemaps/left_out/depth") == 1
 
@@ -944,7 +812,7 @@ async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve):
             "http://a.com/1": [],
         }
     )
-    await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
     assert {*web.asked} == {
         "http://a.com/",
         "http://maps.example/",
@@ -964,7 +832,7 @@ async def test_a_sitemap_may_have_a_comment_or_a_space(serve, caplog):
             "http://a.com/two%20maps.xml": Answer(headers=xml, body=sitemap("http://a.com/2")),
         }
     )
-    await crawl(Start, {**SCHEDULER, "AOPIC_SITEMAPS": True}, urls=["http://a.com/"])
+    await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
     assert {"http://a.com/one.xml", "http://a.com/two%20maps.xml", "http://a.com/1", "http://a.com/2"} <= set(
         web.asked
     )
@@ -973,14 +841,14 @@ async def test_a_sitemap_may_have_a_comment_or_a_space(serve, caplog):
 
 async def test_sitemaps_are_left_alone_by_default(serve):
     web = serve(mapped())
-    await crawl(Start, SCHEDULER, urls=["http://a.com/"])
+    await crawl(Follow, SCHEDULER, start_urls=["http://a.com/"])
     assert web.asked == ["http://a.com/"]
 
 
 async def test_the_pages_of_a_sitemap_are_its_links(serve, tmp_path):
     serve({**mapped(), "http://a.com/bad.xml": Answer(404)})
     settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite", "AOPIC_SITEMAPS": True}
-    crawler = await crawl(Start, {**SCHEDULER, **settings}, urls=["http://a.com/"])
+    crawler = await crawl(Follow, {**SCHEDULER, **settings}, start_urls=["http://a.com/"])
     result = check(tmp_path)
     assert result.violations == []
     assert stat(crawler, "aopic/outcomes/http 404") == 1
