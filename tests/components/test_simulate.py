@@ -68,6 +68,18 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
+def refused(command: Command) -> Callable[..., str]:
+    """What the command says, as one line, to arguments that it refuses."""
+
+    def run(*arguments: object) -> str:
+        code, out, err = command(*arguments)
+        assert (code, out) == (2, "")
+        return " ".join(err.split())
+
+    return run
+
+
+@pytest.fixture
 def measured(command: Command, tmp_path: Path) -> Measured:
     """Run ``scrapy aopic simulate --json`` and give what it measured of each order."""
 
@@ -143,22 +155,17 @@ class Directed:
     successors = staticmethod(WEB.__getitem__)
 
 
-def test_pages_that_are_urls_are_on_their_hosts(tmp_path, command):
+def test_pages_that_are_urls_are_on_their_hosts(tmp_path, command, refused):
     path = tmp_path / "links.txt"
     path.write_text("".join(f"{page} {other}\n" for page, others in WEB.items() for other in others))
     for graph in (load_graph(path), graph_of(WEB), graph_of(Directed())):
-        assert dict(zip(graph.urls, graph.hosts, strict=True)) == {
-            "http://a.test/": "a.test",
-            "http://b.test/": "b.test",
-            "mailto:b@b.test": "",
-        }
+        hosts = {"http://a.test/": "a.test", "http://b.test/": "b.test", "mailto:b@b.test": ""}
+        assert dict(zip(graph.urls, graph.hosts, strict=True)) == hosts
         assert [graph.out_links(page) for page in range(3)] == [[1], [0], []]
     code, out, err = command(path, "--seed-pages", "http://b.test/", "--order", "opic")
     assert code == 0, err
     assert "3 pages, 2 links, skipped without a host: 1" in out
-    code, _, err = command(path, "--urls", path)
-    assert code == 2
-    assert "has pages with names" in err
+    assert "has pages with names" in refused(path, "--urls", path)
 
 
 def test_pages_may_be_called_anything():
@@ -218,14 +225,13 @@ def test_reachable_pages_are_those_that_a_crawl_visits(tmp_path, seeds):
         ({"host": np.array([0, 1])}, "2 numbers in host, but the graph has 3 pages"),
     ],
 )
-def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(command, tmp_path, arrays, message):
+def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(refused, tmp_path, arrays, message):
     path = tmp_path / "graph.npz"
     whole = {"indptr": np.array([0, 1, 2, 3]), "indices": np.array([1, 0, 0]), **arrays}
     np.savez(path, **{name: array for name, array in whole.items() if array is not None})
-    code, _, err = command(path, "--seed-pages", 0)
-    assert code == 2
-    assert message in err
-    assert str(path) in err
+    said = refused(path, "--seed-pages", 0)
+    assert message in said
+    assert str(path) in said
 
 
 @pytest.mark.parametrize(
@@ -236,14 +242,13 @@ def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(command, tmp_pat
         ("--hosts", b"no array", "cannot be read as an .npy file"),
     ],
 )
-def test_wrong_hosts_are_refused_with_the_reason(command, tmp_path, option, content, message):
+def test_wrong_hosts_are_refused_with_the_reason(refused, tmp_path, option, content, message):
     (tmp_path / "hosts").write_bytes(content)
-    code, _, err = command(save(tmp_path / "graph.npz", PAIR), "--seed-pages", 0, option, tmp_path / "hosts")
-    assert code == 2
-    assert message in err
+    graph = save(tmp_path / "graph.npz", PAIR)
+    assert message in refused(graph, "--seed-pages", 0, option, tmp_path / "hosts")
 
 
-def test_pages_without_a_host_are_in_no_crawl_and_counted(command, measured, tmp_path):
+def test_pages_without_a_host_are_in_no_crawl_and_counted(command, measured, refused, tmp_path):
     links = [[1, 3], [2, 3], [0, 1], [0]]
     graph, urls = save(tmp_path / "graph.npz", links), tmp_path / "urls"
     urls.write_text("http://a.test/0\nhttp://a.test/1\nmailto:b@a.test\nhttp://c.test/3\n", encoding="utf-8")
@@ -254,9 +259,7 @@ def test_pages_without_a_host_are_in_no_crawl_and_counted(command, measured, tmp
     assert (run["fetches"], run["skipped"]) == (3, 1)
     _, out, _ = command(graph, "--urls", urls, "--seed-pages", 0, "--order", "opic")
     assert "4 pages, 4 links, skipped without a host: 1" in out
-    code, _, err = command(graph, "--urls", urls, "--seed-pages", 2)
-    assert code == 2
-    assert "the URL of page 2 has no host" in " ".join(err.split())
+    assert "the URL of page 2 has no host" in refused(graph, "--urls", urls, "--seed-pages", 2)
 
 
 def test_seed_sets_have_names_and_list_numbers_or_urls(command, measured, tmp_path):
@@ -315,24 +318,21 @@ def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(command, mea
     assert rows[1] == rows[0].replace("breadth-first", "breadth-first before")
 
 
-def test_results_are_compared_with_those_of_before(command, tmp_path):
+def test_results_are_compared_with_those_of_before(command, refused, tmp_path):
     graph, file = save(tmp_path / "graph.npz", random_links(60, rng=3)), tmp_path / "before.jsonl"
     command(graph, "--seed-sets", 2, "--order", "opic", "--order", "bound", "--json", file)
     code, out, _ = command(graph, "--seed-sets", 2, "--order", "opic", "--beside", file)
     assert code == 0
     assert f"| opic before | {' | '.join(['+0.0000 ± 0.0000'] * 4)} |" in out
     assert "| bound | -0." in out
-    for arguments, name, content in (
-        (["--seed-sets", 3], file, None),
-        (["--seed-sets", 2, "--fetches", 9], file, None),
-        (["--seed-sets", 2], tmp_path / "other", "{}\n"),
-        (["--seed-sets", 2], tmp_path / "nowhere", None),
+    (tmp_path / "other").write_text("{}\n", encoding="utf-8")
+    for arguments, name in (
+        (["--seed-sets", 3], file),
+        (["--seed-sets", 2, "--fetches", 9], file),
+        (["--seed-sets", 2], tmp_path / "other"),
+        (["--seed-sets", 2], tmp_path / "nowhere"),
     ):
-        if content is not None:
-            name.write_text(content, encoding="utf-8")
-        code, _, err = command(graph, *arguments, "--order", "opic", "--beside", name)
-        assert code == 2
-        assert str(name) in err
+        assert str(name) in refused(graph, *arguments, "--order", "opic", "--beside", name), arguments
 
 
 def example(page: str, name: str) -> str:
@@ -352,9 +352,8 @@ def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     assert len([line for line in code.splitlines() if line]) == 5
     exec(code, {})
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == [
-        [order, f"{n}"] for n in range(10) for order in ("aopic", "opic")
-    ]
+    orders = [[order, f"{n}"] for n in range(10) for order in ("aopic", "opic")]
+    assert [line.split()[:2] for line in lines] == orders
     near = comparison.Setup(load_graph("GRAPH.npz", urls="urls"))
     orders, chain = ["near.NearTheRoot", "aopic"], PlantedTrap("chain", entries=1)
     one, trapped, other, _ = comparison.compare(near, orders, {"first": [0]}, traps=[chain])
@@ -366,11 +365,8 @@ def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
 def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys):
     networkx = pytest.importorskip("networkx")
     exec(example("simulate.md", "import networkx"), {})
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        "aopic",
-        "breadth-first",
-        "bound",
-    ]
+    compared = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert compared == ["aopic", "breadth-first", "bound"]
     with pytest.raises(AopicError, match="Graph is no directed graph"):
         graph_of(networkx.path_graph(3))
 
@@ -405,28 +401,27 @@ def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys):
         (["--plot", "shares.pdf"], "must end in .svg or .png"),
         (["--json", "nowhere/shares.jsonl"], "there is no folder nowhere"),
         (["--seed-page-numbers", "3"], "--seed-page-numbers"),
+        (["--workers", "0"], "--workers (0) must be at least 1"),
+        (["--workers", "9", "--shards", "8"], "--workers (9) must be at most --shards (8)"),
+        (["--workers", "2", "--politeness"], "--workers cannot be combined with --politeness"),
+        (["--workers", "2", "--order", "bound"], "--workers: bound looks at the whole graph"),
+        (["--workers", "2", "--order", "pagerank"], "--workers: pagerank looks at the whole graph"),
     ],
 )
-def test_wrong_arguments_are_refused_with_the_reason(command, tmp_path, arguments, message):
-    code, out, err = command(save(tmp_path / "graph.npz", PAIR), *arguments)
-    assert code == 2
-    assert message in err
-    assert out == ""
+def test_wrong_arguments_are_refused_with_the_reason(refused, tmp_path, arguments, message):
+    assert message in refused(save(tmp_path / "graph.npz", PAIR), *arguments)
 
 
-def test_a_file_that_is_not_there_is_named(command, tmp_path):
-    code, _, err = command(tmp_path / "nothing.npz")
-    assert code == 2
-    assert str(tmp_path / "nothing.npz") in err
+def test_a_file_that_is_not_there_is_named(refused, tmp_path):
+    assert str(tmp_path / "nothing.npz") in refused(tmp_path / "nothing.npz")
 
 
 @pytest.mark.parametrize("module", ["numpy", "matplotlib"])
-def test_what_must_be_installed_is_told(command, tmp_path, monkeypatch, module):
+def test_what_must_be_installed_is_told(refused, tmp_path, monkeypatch, module):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find(name))
-    code, _, err = command(tmp_path / "graph.npz", "--plot", tmp_path / "shares.svg")
-    assert code == 2
-    assert f"simulate needs {module}: pip install {module}" in err
+    said = refused(tmp_path / "graph.npz", "--plot", tmp_path / "shares.svg")
+    assert f"simulate needs {module}: pip install {module}" in said
 
 
 # Shares
@@ -444,12 +439,8 @@ def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(measured,
         assert run["seeds"] == [1]
         assert run["fetches"] == 2
         assert run["share"] == {str(part): pytest.approx(share) for part in PARTS}
-        assert run["mean"] == {
-            "0.1": pytest.approx(share),
-            "0.2": pytest.approx(share),
-            "0.3": pytest.approx(share),
-            "1.0": pytest.approx((share + 1) / 2),
-        }
+        means = {"0.1": share, "0.2": share, "0.3": share, "1.0": (share + 1) / 2}
+        assert run["mean"] == pytest.approx(means)
         assert run["curve"][0] == 0
         assert run["curve"][-1] == 1
         assert run["violations"] == []
@@ -460,14 +451,13 @@ def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(measured,
 @pytest.mark.parametrize(("fetches", "made"), [(None, 10), (5, 5), (20, 10)])
 def test_parts_are_those_of_the_fetches(measured, tmp_path, fetches, made):
     limit = [] if fetches is None else ["--fetches", fetches]
-    (run,) = measured(save(tmp_path / "ring.npz", RING), "--seed-pages", 3, "--order", "aopic", *limit)[
-        "aopic"
-    ]
+    ring = save(tmp_path / "ring.npz", RING)
+    (run,) = measured(ring, "--seed-pages", 3, "--order", "aopic", *limit)["aopic"]
     assert run["fetches"] == made
-    expected = {str(part): pytest.approx(max(int(part * made), 1) / 10) for part in PARTS}
-    assert run["share"] == expected  # every page of a ring has a tenth
-    expected = {str(part): pytest.approx((max(int(part * made), 1) + 1) / 20) for part in MEANS}
-    assert run["mean"] == expected
+    # Every page of a ring has a tenth.
+    assert run["share"] == pytest.approx({str(part): max(int(part * made), 1) / 10 for part in PARTS})
+    means = {str(part): (max(int(part * made), 1) + 1) / 20 for part in MEANS}
+    assert run["mean"] == pytest.approx(means)
 
 
 def test_the_greedy_reference_takes_the_best_page_that_is_known(measured, tmp_path):
@@ -540,23 +530,6 @@ def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached():
     assert simulation.violations() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--workers", 0), "--workers (0) must be at least 1"),
-        (("--workers", 9, "--shards", 8), "--workers (9) must be at most --shards (8)"),
-        (("--workers", 2, "--politeness"), "--workers cannot be combined with --politeness"),
-        (("--workers", 2, "--order", "bound"), "--workers: bound looks at the whole graph"),
-        (("--workers", 2, "--order", "pagerank"), "--workers: pagerank looks at the whole graph"),
-    ],
-)
-def test_workers_that_cannot_be_are_refused(command, tmp_path, arguments, said):
-    graph = save(tmp_path / "graph", RING).with_suffix(".npz")
-    code, _, err = command(graph, *arguments, "--seeds", 1)
-    assert code == 2
-    assert said in " ".join(err.split())
-
-
 @pytest.mark.slow
 def test_settings_of_the_crawls_come_from_the_command_line(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(300, rng=6), host=np.arange(300) % 7)
@@ -580,18 +553,15 @@ def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path):
     links, seeds = random_links(300, rng=7), [3, 14, 15]
     worth = [7 * page % 60 for page in range(300)]
     urls = tmp_path / "urls"
-    urls.write_text(
-        "".join(f"http://a.test/{page}/{worth[page]}?/\n" for page in range(300)), encoding="utf-8"
-    )
+    urls.write_text("".join(f"http://a.test/{page}/{worth[page]}?/\n" for page in range(300)))
     graph = load_graph(save(tmp_path / "graph.npz", links), urls=urls)
     simulation = Simulation(graph.out_links, graph.hosts.__getitem__, seeds, 300, Policy(order=ByUrl()))
     assert isinstance(simulation.policy.order, ByUrl)
     simulation.policy.order.begin(graph.url_of, simulation.pages)
     waiting, known, expected = list(seeds), set(seeds), []
     while waiting:
-        expected.append(
-            page := max(waiting, key=worth.__getitem__)
-        )  # the first that was found, of those of the same worth
+        # The first that was found, of those of the same worth.
+        expected.append(page := max(waiting, key=worth.__getitem__))
         waiting.remove(page)
         waiting += dict.fromkeys(target for target in links[page] if target not in known)
         known |= {*links[page]}
@@ -645,9 +615,8 @@ def test_pages_may_be_functions_without_end():
 
 
 def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between():
-    links = [[1, 2], [], []]
     simulation = Simulation(
-        links.__getitem__,
+        [[1, 2], [], []].__getitem__,
         lambda _: "a.test",
         [0],
         3,

@@ -20,7 +20,9 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.request import RequestFingerprinter, fingerprint
+from support.crawls import ADDON, OURS, Visits, in_folder, keep
 from support.hostile_input import PIECES, STARTS
+from support.naming import case
 from support.ordinary_urls import judgements, ordinary_url, slow_way
 from support.small_web import Follow, ask_view, check, crawl
 from twisted.web.client import URI
@@ -333,7 +335,7 @@ def test_what_is_not_refused_can_be_asked_for_as_it_is(text):
 
 # In a crawl
 
-ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1}
+ALONE = {**OURS, "CONCURRENT_REQUESTS": 1}
 BROAD = {**ALONE, "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_URL_LIMITS": "repeats=3"}
 HOME = "http://a.test/"
 
@@ -347,64 +349,34 @@ def stats_of(crawler: Crawler) -> dict[str, Any]:
 
 
 async def test_links_to_one_page_are_one(serve, tmp_path):
-    names = [
-        "/x",
-        "/x#part",
-        "/./x",
-        "HTTP://A.test:80/x?utm_source=home",
-        "/x;jsessionid=77",
-        "http://a.test./x?",
-    ]
-    web = serve({HOME: names, "http://a.test/x": []})
-    crawler = await crawl(Follow, {**BROAD, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    names = ["/x", "/x#part", "/./x", "HTTP://A.test:80/x?utm_source=home", "/x;jsessionid=77"]
+    web = serve({HOME: [*names, "http://a.test./x?"], "http://a.test/x": []})
+    crawler = await crawl(Follow, in_folder(tmp_path, BROAD))
     assert web.asked == [HOME, "http://a.test/x"]
     assert check(tmp_path).pages == 2
     assert stats_of(crawler)["changed"] >= 3
 
 
 async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(serve, tmp_path, caplog):
-    class Raw(Spider):
-        name = "raw"
-        start_urls = [HOME]
+    refused = ["http://a..test/", "http://a.test:0/", "ftp://a.test/", "http://a.test/" + "a/" * 5]
 
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url == HOME:
-                refused = [
-                    "http://a..test/",
-                    "http://a.test:0/",
-                    "ftp://a.test/",
-                    "http://a.test/" + "a/" * 5,
-                ]
-                for url in [*refused, refused[0], "http://a.test/kept"]:
-                    yield Request(url)
+    def parse(response: Response) -> Iterator[Any]:
+        if response.url == HOME:
+            yield from map(Request, [*refused, refused[0], "http://a.test/kept"])
 
     web = serve({HOME: [], "http://a.test/kept": []})
-    settings = {
-        "AOPIC_ENDOWMENT": 0,
-        "AOPIC_VIRTUAL_SHARE": 0,
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-    }
-    crawler = await crawl(Raw, {**BROAD, **settings})
+    settings = in_folder(tmp_path, BROAD, AOPIC_ENDOWMENT=0, AOPIC_VIRTUAL_SHARE=0)
+    crawler = await crawl(Visits, settings, start_urls=[HOME], parse=parse)
     assert web.asked == [HOME, "http://a.test/kept"]
-    assert stats_of(crawler) == {
-        "refused/host": 2,
-        "refused/port": 1,
-        "refused/scheme": 1,
-        "refused/repeats": 1,
-    }
+    counted = {"refused/host": 2, "refused/port": 1, "refused/scheme": 1, "refused/repeats": 1}
+    assert stats_of(crawler) == counted
     rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
     assert rows["http://a.test/kept"].history == rows[HOME].history // 5
     warned = [record.getMessage() for record in caplog.records if "is not queued" in record.getMessage()]
     assert len(warned) == 4
     assert all(f" on {HOME} is not queued" in text and "aopic/urls/refused/" in text for text in warned)
-    for name in (
-        "AOPIC_URL_RULES: host",
-        "AOPIC_URL_RULES: port",
-        "AOPIC_URL_RULES: scheme",
-        "AOPIC_URL_LIMITS: repeats",
-    ):
-        assert sum(f"({name})" in text for text in warned) == 1
+    for name in ("RULES: host", "RULES: port", "RULES: scheme", "LIMITS: repeats"):
+        assert sum(f"(AOPIC_URL_{name})" in text for text in warned) == 1
     assert check(tmp_path).violations == []
 
 
@@ -412,22 +384,16 @@ async def test_urls_of_uncommon_forms_are_counted(serve):
     common = ["?id=1&q=caf%C3%A9+noir", "#a", "?utm_source=x", "b.html", "~c/(d):e,f/", "%e9", "?a=/b&c"]
     hosts = ("http://a.test/", "http://WWW.a.test:54321/", "https://bücher.test/", "http://93.184.216.34/")
 
-    class Linking(Spider):
-        name = "linking"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield from (Request(host + end) for host in hosts for end in common)
-            yield from map(Request, (f"{HOME}a;b", f"{HOME}a;c", f"{HOME}a;b", f"{HOME}%25"))
-
+    urls = [host + end for host in hosts for end in common]
+    urls += [f"{HOME}a;b", f"{HOME}a;c", f"{HOME}a;b", f"{HOME}%25"]
     serve({HOME: []})
-    crawler = await crawl(Linking, {**BROAD, "CLOSESPIDER_PAGECOUNT": 1})
+    settings = {**BROAD, "CLOSESPIDER_PAGECOUNT": 1}
+    crawler = await crawl(Visits, settings, start_urls=[HOME], parse=lambda response: map(Request, urls))
     assert crawler.stats.get_value("aopic/urls/slow") == 3
     assert crawler.stats.get_value("scheduler/enqueued") == 4 * 6 + 3  # two of the seven are one page
 
 
 async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve):
-
     class Purpose(Spider):
         name = "purpose"
         deep = f"/a/a/a/a/a/a?utm_source=x&session_id={DRAWN}&sid=%00#f"
@@ -451,13 +417,10 @@ async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve):
 
     target = Purpose.deep.partition("#")[0]
     names = ("errback", "filter", "verbatim", "form", "api", "next", "link")
-    web = serve(
-        {
-            **{f"http://{name}.test{target}": [] for name in names},
-            f"http://api.test{target}": Answer(headers={"Content-Type": "application/json"}, body=b"{}"),
-            f"http://next.test{target}": Answer(302, {"Location": f"http://moved.test{target}"}),
-        }
-    )
+    pages: dict[str, Any] = {f"http://{name}.test{target}": [] for name in names}
+    pages[f"http://api.test{target}"] = Answer(headers={"Content-Type": "application/json"}, body=b"{}")
+    pages[f"http://next.test{target}"] = Answer(302, {"Location": f"http://moved.test{target}"})
+    web = serve(pages)
     crawler = await crawl(Purpose, BROAD)
     expected = [*(name for name in names if name != "link"), "start", "moved"]
     assert sorted(web.asked) == sorted(f"http://{name}.test{target}" for name in expected)
@@ -477,15 +440,11 @@ async def test_the_scheduler_alone_refuses_no_link_that_can_be_asked_for(serve):
         "/x.pdf",
     ]
 
-    class Raw(Spider):
-        name = "raw"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield from (response.follow(link) for link in links)
+    def parse(response: Response) -> Iterator[Any]:
+        yield from map(response.follow, links)
 
     web = serve({HOME: []})
-    crawler = await crawl(Raw, {**ALONE, "URLLENGTH_LIMIT": 0})
+    crawler = await crawl(Visits, {**ALONE, "URLLENGTH_LIMIT": 0}, start_urls=[HOME], parse=parse)
     assert sorted(web.asked) == sorted([HOME, *(f"http://a.test{link}" for link in links)])
     assert stats_of(crawler) == {}
 
@@ -495,57 +454,36 @@ async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve, tmp_pat
     secret.write_text("<p>", encoding="utf-8")
     read_by = []
 
-    class Files(Spider):
-        name = "files"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("data:text/html,start")
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            read_by.append(response.url)
-            if response.url.startswith("data:text/html"):
-                yield Request("data:,next")
-                yield Request(HOME)
-            elif response.url == HOME:
-                yield Request(secret.as_uri())
-                yield Request("data:,page")
+    def parse(response: Response) -> Iterator[Any]:
+        read_by.append(response.url)
+        if response.url.startswith("data:text/html"):
+            yield Request("data:,next")
+            yield Request(HOME)
+        elif response.url == HOME:
+            yield Request(secret.as_uri())
+            yield Request("data:,page")
 
     serve({HOME: []})
-    crawler = await crawl(Files, ALONE)
+    crawler = await crawl(Visits, ALONE, starts=["data:text/html,start"], parse=parse)
     assert sorted(read_by) == ["data:,next", "data:text/html,start", HOME]
     assert stats_of(crawler) == {"refused/scheme": 2}
 
 
 @pytest.mark.slow
 async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serve):
-    failed = []
-
-    class Wrong(Spider):
-        name = "wrong"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://127.0.0.1:0/", errback=self.failed, meta={"proxy": None})
-
-        def failed(self, failure: Any) -> None:
-            assert not failure.check(HttpError)
-            failed.append(failure.request.url)
-
+    failed: list[Any] = []
     serve({})
-    crawler = await crawl(Wrong, {**BROAD, "RETRY_ENABLED": False})
-    assert failed == ["http://127.0.0.1:0/"]
+    starts = [Request("http://127.0.0.1:0/", errback=failed.append, meta={"proxy": None})]
+    crawler = await crawl(Visits, {**BROAD, "RETRY_ENABLED": False}, starts=starts)
+    assert [failure.request.url for failure in failed] == ["http://127.0.0.1:0/"]
+    assert not failed[0].check(HttpError)
     assert stats_of(crawler) == {}
 
 
 async def test_one_host_has_one_name_whoever_asks(serve):
-    class Dotted(Spider):
-        name = "dotted"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://A.test./1?utm_source=x#y")
-            yield Request("http://a.test:80/1?utm_source=x")
-
     web = serve({"http://a.test/1?utm_source=x": []})
-    await crawl(Dotted, BROAD)
+    starts = ["http://A.test./1?utm_source=x#y", "http://a.test:80/1?utm_source=x"]
+    await crawl(Visits, BROAD, starts=starts)
     assert web.asked == ["http://a.test/1?utm_source=x"]
 
 
@@ -558,7 +496,7 @@ async def test_the_target_of_a_redirect_is_normalised_or_refused(serve, tmp_path
             "http://a.test/x": [],
         }
     )
-    crawler = await crawl(Follow, {**BROAD, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    crawler = await crawl(Follow, in_folder(tmp_path, BROAD))
     assert sorted(web.asked) == [HOME, "http://a.test/away", "http://a.test/moved", "http://a.test/x"]
     assert ask_view(tmp_path, count).outcomes["redirect"] == 2
     assert stats_of(crawler)["refused/repeats"] == 1
@@ -572,33 +510,21 @@ async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve):
     pages = {f"http://a.test/{n};jsessionid=1": [f"/{n + 1};jsessionid=2"] for n in range(3)}
     web = serve({**dict.fromkeys((f"http://a.test/{n}" for n in range(3)), page), **pages})
 
-    class Sessions(Follow):
-        start_urls = ["http://a.test/0"]
-
-    await crawl(Sessions, BROAD)
+    await crawl(Follow, BROAD, start_urls=["http://a.test/0"])
     expected = [f"http://a.test/{n}{end}" for n in range(3) for end in ("", ";jsessionid=1")]
     assert web.asked == [*expected, "http://a.test/3"]
 
 
 async def test_lists_of_seeds_are_normalised_before_they_become_requests(serve, tmp_path):
     seeds = tmp_path / "seeds.txt"
-    seeds.write_text(
-        "http://A.test/1?utm_source=list\nhttp://a.test/1#x\nhttp://faß.test/\nhttp://a.test:0/\n",
-        encoding="utf-8",
-    )
-
-    class Empty(Follow):
-        start_urls = []
-
+    urls = "http://A.test/1?utm_source=list\nhttp://a.test/1#x\nhttp://faß.test/\nhttp://a.test:0/\n"
+    seeds.write_text(urls, encoding="utf-8")
     web = serve({"http://a.test/1": [], "http://xn--fa-hia.test/": []})
-    crawler = await crawl(Empty, {**BROAD, "AOPIC_SEEDS": str(seeds)})
+    crawler = await crawl(Visits, {**BROAD, "AOPIC_SEEDS": str(seeds)})
     assert sorted(web.asked) == ["http://a.test/1", "http://xn--fa-hia.test/"]
     assert stats_of(crawler) == {"changed": 3, "refused/port": 1}
-    assert [crawler.stats.get_value(f"aopic/seeds/{name}") for name in ("rows", "queued", "known")] == [
-        4,
-        2,
-        1,
-    ]
+    n_seeds = [crawler.stats.get_value(f"aopic/seeds/{name}") for name in ("rows", "queued", "known")]
+    assert n_seeds == [4, 2, 1]
 
 
 async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(serve, caplog):
@@ -626,37 +552,30 @@ async def test_answers_of_other_types_are_not_read(serve, tmp_path, caplog):
             called.append(response.url)
             yield from super().parse(response)
 
-    zipped = gzip.compress(b"%PDF" * 1000)
-    names = ["/pdf", "/zip", "/moved", "/gone", "/plain", "/feed", "/none"]
+    def of_type(kind: str, body: bytes, **headers: str) -> Answer:
+        return Answer(headers={"Content-Type": kind, **headers}, body=body)
+
+    zipped = {"Content-Encoding": "gzip"}
     web = serve(
         {
-            HOME: names,
-            "http://a.test/pdf": Answer(
-                headers={"Content-Type": "Application/PDF; x=y"}, body=b"%PDF" * 100_000
-            ),
-            "http://a.test/zip": Answer(
-                headers={"Content-Type": "application/pdf", "Content-Encoding": "gzip"}, body=zipped
-            ),
+            HOME: ["/pdf", "/zip", "/moved", "/gone", "/plain", "/feed", "/none"],
+            "http://a.test/pdf": of_type("Application/PDF; x=y", b"%PDF" * 100_000),
+            "http://a.test/zip": of_type("application/pdf", gzip.compress(b"%PDF" * 1000), **zipped),
             "http://a.test/moved": Answer(301, {"Location": "/target", "Content-Type": "image/png"}),
             "http://a.test/target": [],
             "http://a.test/gone": Answer(404, {"Content-Type": "image/png"}),
-            "http://a.test/plain": Answer(headers={"Content-Type": "text/plain"}, body=b"x"),
-            "http://a.test/feed": Answer(headers={"Content-Type": "application/atom+xml"}, body=b"<feed/>"),
+            "http://a.test/plain": of_type("text/plain", b"x"),
+            "http://a.test/feed": of_type("application/atom+xml", b"<feed/>"),
             "http://a.test/none": Answer(body=b"<p>"),
         }
     )
-    settings = {
-        "AOPIC_CONTENT_TYPES": "text/*, application/*+xml",
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-    }
-    crawler = await crawl(Called, {**ALONE, **settings})
+    settings = in_folder(tmp_path, ALONE, AOPIC_CONTENT_TYPES="text/*, application/*+xml")
+    crawler = await crawl(Called, settings)
     (warning,) = [record for record in caplog.records if "AOPIC_CONTENT_TYPES" in record.getMessage()]
     assert warning.levelname == "WARNING"
     assert len(web.asked) == 9
-    assert sorted(called) == sorted(
-        [HOME, *(f"http://a.test/{name}" for name in ("target", "plain", "feed", "none"))]
-    )
+    read = [HOME, *(f"http://a.test/{name}" for name in ("target", "plain", "feed", "none"))]
+    assert sorted(called) == sorted(read)
     outcomes = ask_view(tmp_path, count).outcomes
     assert (outcomes["content type"], outcomes["http 404"], outcomes["redirect"]) == (2, 1, 1)
     result = check(tmp_path)
@@ -667,22 +586,20 @@ async def test_answers_of_other_types_are_not_read(serve, tmp_path, caplog):
 
 async def test_every_answer_is_read_without_the_addon(serve):
     pdf = Answer(headers={"Content-Type": "application/pdf"}, body=b"%PDF")
-    read_by: list[list[str]] = []
+    serve({HOME: [], "http://a.test/a.pdf": pdf, "http://a.test/b": pdf})
+    for settings, expected in [
+        (ALONE, [HOME, "http://a.test/a.pdf", "http://a.test/b"]),
+        ({**ADDON, "AOPIC_POLITENESS_FACTOR": 0}, [HOME]),
+    ]:
+        read: list[str] = []
 
-    class Files(Spider):
-        name = "files"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            read_by[-1].append(response.url)
+        def parse(response: Response, read: list[str] = read) -> Iterator[Any]:
+            read.append(response.url)
             yield from (Request(f"http://a.test/{name}") for name in ("a.pdf", "b"))
 
-    serve({HOME: [], "http://a.test/a.pdf": pdf, "http://a.test/b": pdf})
-    for settings in (ALONE, {"ADDONS": {Addon: 500}, "AOPIC_POLITENESS_FACTOR": 0}):
-        read_by.append([])
-        await crawl(Files, settings)
-    assert sorted(read_by[0]) == [HOME, "http://a.test/a.pdf", "http://a.test/b"]
-    assert read_by[1] == [HOME]
+        with case(settings):
+            await crawl(Visits, settings, start_urls=[HOME], parse=parse)
+            assert sorted(read) == expected
 
 
 ordinary_urls = st.randoms(use_true_random=False).map(ordinary_url)
@@ -741,10 +658,8 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
     verbatim = {"meta": {"verbatim_url": True}}
     for different in ({"method": "POST"}, {"body": b"a"}, verbatim, {"meta": {"download_slot": "b"}}):
         request = Request("http://a.test/?b&a", **different)
-        assert places(request) == (
-            slot_key(request),
-            page_key(host_key(slot_key(request)), fingerprint(request)),
-        )
+        known_key = page_key(host_key(slot_key(request)), fingerprint(request))
+        assert places(request) == (slot_key(request), known_key)
         is_unknown = different == verbatim and fingerprint(request) == fingerprint(Request(request.url))
         assert is_unknown or places(request) != plain  # Scrapy 2.16 does not know URLs that are verbatim
 
@@ -785,11 +700,7 @@ async def test_links_and_redirects_out_of_scope_are_counted_and_explained(serve,
     scope = {"allow": [str(tmp_path / "hosts.txt")], "deny": ["ads.b.test"], "deny_urls": ["/login"]}
     (tmp_path / "scope.json").write_text(json.dumps(scope), encoding="utf-8")
     links = [
-        "http://b.test/",
-        "http://ads.b.test/",
-        "http://b.test/login",
-        "http://c.test/",
-        "http://b.test/moved",
+        f"http://{each}" for each in ("b.test/", "ads.b.test/", "b.test/login", "c.test/", "b.test/moved")
     ]
     web = serve(
         {
@@ -803,9 +714,7 @@ async def test_links_and_redirects_out_of_scope_are_counted_and_explained(serve,
     )
     settings = {"AOPIC_SCOPE": str(tmp_path / "scope.json"), "USER_AGENT": "tester"}
     settings |= {"ROBOTSTXT_OBEY": True, "AOPIC_SITEMAPS": True}
-    crawler = await crawl(
-        Follow, {**BROAD, **settings, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
-    )
+    crawler = await crawl(Follow, in_folder(tmp_path / "job", BROAD, **settings))
     pages = {url for url in web.asked if not url.endswith(".txt")}
     assert pages == {HOME, "http://b.test/", "http://b.test/moved", "http://b.test/mapped"}, "with the seed"
     assert stats_of(crawler)["refused/scope"] == 5
@@ -841,20 +750,12 @@ LANGUAGES: dict[str, Any] = {
 }
 
 
-class Languages(BroadSpider):
-    name = "languages"
-    seeds = HOME
-
-
 async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(serve, tmp_path, caplog):
     web = serve(LANGUAGES)
     settings = {"AOPIC_SCOPE": {"languages": ["de", "nl"]}, "USER_AGENT": "tester"}
     items: list[Any] = []
-    crawler = await crawl(
-        Languages,
-        {**BROAD, **settings, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"},
-        told={signals.item_scraped: lambda item, response, spider: items.append(item)},
-    )
+    ours = in_folder(tmp_path / "job", BROAD, **settings)
+    crawler = await crawl(BroadSpider, ours, told={signals.item_scraped: keep(items)}, seeds=HOME)
     assert set(web.asked) == LANGUAGES.keys(), "and no page that is linked from one in French alone"
     inside = {f"{HOME}{name}" for name in ("de", "from-de", "at", "none", "from-none", "header", "two")}
     assert {item["url"] for item in items} == inside
