@@ -8,13 +8,13 @@ from functools import partial, wraps
 from scrapy import Field, Item, Request, Spider, signals
 from twisted.internet.defer import inlineCallbacks, succeed
 
-from .listing import FIRST, Plain, pattern, title
+from .listing import FIRST, Plain, pattern, title, titles
 
-GROUP = "Callbacks"
-GIVES = [{"title": "item 1"}, {"title": "page 1"}]
+callback = partial(pattern, "Callbacks")
+GIVES = titles("item 1", "page 1")
 
 
-@pattern(GROUP, "returns a list", GIVES)
+@callback("returns a list", GIVES)
 class ReturnsList(Plain):
     def parse(self, response):
         return [title(response), response.follow("/item/1", self.parse_item)]
@@ -23,7 +23,7 @@ class ReturnsList(Plain):
         return [title(response)]
 
 
-@pattern(GROUP, "returns one item, or nothing", GIVES[1:])
+@callback("returns one item, or nothing", GIVES[1:])
 class ReturnsItem(Spider):
     start_urls = [*FIRST, "http://shop.test/item/1"]
 
@@ -31,7 +31,7 @@ class ReturnsItem(Spider):
         return title(response) if "page" in response.url else None
 
 
-@pattern(GROUP, "returns one request", GIVES[:1])
+@callback("returns one request", GIVES[:1])
 class ReturnsRequest(Plain):
     def parse(self, response):
         return response.follow("/item/1", self.parse_item)
@@ -40,14 +40,14 @@ class ReturnsRequest(Plain):
         return title(response)
 
 
-@pattern(GROUP, "generator", GIVES)
+@callback("generator", GIVES)
 class Generator(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_item)
 
 
-@pattern(GROUP, "coroutine", GIVES)
+@callback("coroutine", GIVES)
 class Coroutine(Plain):
     async def parse(self, response):
         return [title(response), response.follow("/item/1", self.parse_item)]
@@ -56,7 +56,7 @@ class Coroutine(Plain):
         return title(response)
 
 
-@pattern(GROUP, "asynchronous generator", GIVES)
+@callback("asynchronous generator", GIVES)
 class AsyncGenerator(Plain):
     async def parse(self, response):
         yield title(response)
@@ -66,7 +66,7 @@ class AsyncGenerator(Plain):
         yield title(response)
 
 
-@pattern(GROUP, "returns a `Deferred`", GIVES)
+@callback("returns a `Deferred`", GIVES)
 class ReturnsDeferred(Plain):
     def parse(self, response):
         return succeed([title(response), response.follow("/item/1", self.parse_item)])
@@ -81,14 +81,14 @@ def parse_outside(response):
     yield title(response)
 
 
-@pattern(GROUP, "function outside the spider", GIVES)
+@callback("function outside the spider", GIVES)
 class Outside(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", parse_outside)
 
 
-@pattern(GROUP, "function inside the callback", GIVES)
+@callback("function inside the callback", GIVES)
 class Nested(Plain):
     def parse(self, response):
         def parse_item(item):
@@ -98,14 +98,14 @@ class Nested(Plain):
         yield response.follow("/item/1", parse_item)
 
 
-@pattern(GROUP, "lambda", GIVES)
+@callback("lambda", GIVES)
 class Lambda(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", lambda response: [title(response)])
 
 
-@pattern(GROUP, "`functools.partial`", GIVES)
+@callback("`functools.partial`", GIVES)
 class Partial(Plain):
     def parse(self, response, title="page 1"):
         yield {"title": title}
@@ -122,7 +122,7 @@ def shouted(callback):
     return decorated
 
 
-@pattern(GROUP, "decorated method", [{"title": "ITEM 1"}, {"title": "PAGE 1"}])
+@callback("decorated method", titles("ITEM 1", "PAGE 1"))
 class Decorated(Plain):
     @shouted
     def parse(self, response):
@@ -141,24 +141,22 @@ class Extractor:
     __call__ = parse_item
 
 
-@pattern(GROUP, "method of another object", GIVES)
+@callback("method of another object", GIVES)
 class OfAnother(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", Extractor().parse_item)
 
 
-@pattern(GROUP, "object that can be called", GIVES)
+@callback("object that can be called", GIVES)
 class OfCallable(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", Extractor())
 
 
-@pattern(
-    GROUP,
-    "static method, class method and private method",
-    [*GIVES, {"title": "item 1"}, {"title": "page 2"}],
+@callback(
+    "static method, class method and private method", [*GIVES, {"title": "item 1"}, {"title": "page 2"}]
 )
 class OtherMethods(Plain):
     def parse(self, response):
@@ -187,7 +185,7 @@ class Base(Spider):
         yield title(response)
 
 
-@pattern(GROUP, "inherited, and called by `super()`", GIVES)
+@callback("inherited, and called by `super()`", GIVES)
 class Inherits(Base):
     start_urls = FIRST
 
@@ -196,7 +194,7 @@ class Inherits(Base):
         yield from super().parse(response)
 
 
-@pattern(GROUP, "assigned to the spider in `__init__`", GIVES)
+@callback("assigned to the spider in `__init__`", GIVES)
 class Assigned(Plain):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -207,7 +205,7 @@ class Assigned(Plain):
         yield response.follow("/item/1", self.parse_item)
 
 
-@pattern(GROUP, "with `cb_kwargs`", [{"title": "item 1", "of": "page 1", "n": (1, None)}])
+@callback("with `cb_kwargs`", [{"title": "item 1", "of": "page 1", "n": (1, None)}])
 class CbKwargs(Plain):
     def parse(self, response):
         kwargs = {"of": title(response)["title"], "n": (1, None)}
@@ -226,7 +224,7 @@ class Data:
     title: str
 
 
-@pattern(GROUP, "yields `Item`s, dataclasses and `None`", GIVES)
+@callback("yields `Item`s, dataclasses and `None`", GIVES)
 class ItemKinds(Plain):
     def parse(self, response):
         yield Titled(title(response))
@@ -237,11 +235,8 @@ class ItemKinds(Plain):
         yield Data(**title(response))
 
 
-@pattern(
-    GROUP,
-    "raises between two items; the errback is not called",
-    [{"n": 1}],
-    noted={"error": "KeyError of page 1"},
+@callback(
+    "raises between two items; the errback is not called", [{"n": 1}], noted={"error": "KeyError of page 1"}
 )
 class Raises(Plain):
     async def start(self):
@@ -258,8 +253,7 @@ class Raises(Plain):
         self.crawler.stats.set_value("noted/error", text)
 
 
-@pattern(
-    GROUP,
+@callback(
     "`follow_all`, and requests without a callback",
     [{"title": f"{kind} {n}"} for kind in ("item", "page") for n in (1, 2, 3)],
 )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scrapy import Spider
 
 from scrapy_aopic import Links
 
 from .listing import ADDON, FIRST, SHOP, Differs, pattern, title
 
-GROUP = "Commands"
+command = partial(pattern, "Commands")
 PROCESS = {"ways": ("add-on",), "reason": "exit code 0"}
 
 
-@pattern(
-    GROUP,
+@command(
     '`scrapy shell URL -c "..."`',
     ["item 1"],
     command=["shell", f"{SHOP}/item/1", "-c", "response.css('title::text').get()"],
@@ -23,8 +24,7 @@ class Shell(Spider):
     pass
 
 
-@pattern(
-    GROUP,
+@command(
     "`scrapy parse URL -c CALLBACK --depth 2`",
     [
         "# Requests  -----------------------------------------------------------------",
@@ -45,7 +45,7 @@ class Parse(Spider):
         yield title(response)
 
 
-@pattern(GROUP, "`scrapy check SPIDER`, by contracts", [], command=["check", "check"], **PROCESS)
+@command("`scrapy check SPIDER`, by contracts", [], command=["check", "check"], **PROCESS)
 class Check(Spider):
     def parse(self, response):
         """Look at a list.
@@ -59,8 +59,7 @@ class Check(Spider):
         yield response.follow("/item/1")
 
 
-@pattern(
-    GROUP,
+@command(
     "the same, if a contract is not kept",
     [],
     command=["check", "check-fails"],
@@ -76,8 +75,7 @@ class CheckFails(Spider):
         yield title(response)
 
 
-@pattern(
-    GROUP,
+@command(
     "`scrapy parse URL` of a spider that yields `scrapy_aopic.Links`",
     [
         "# Requests  -----------------------------------------------------------------",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider, DontCloseSpider, DropItem, StopDownload
 
-from .listing import JOB, SHOP, Differs, Plain, pattern, title
+from .listing import JOB, SHOP, Differs, Plain, pattern, title, titles
 
-GROUP = "Signals"
+signal = partial(pattern, "Signals")
 
 
 class Listens(Plain):
@@ -32,10 +33,9 @@ class Listens(Plain):
         return told
 
 
-@pattern(
-    GROUP,
+@signal(
     "of the spider, the engine and items, in order",
-    [{"title": "page 1"}],
+    titles("page 1"),
     noted={
         "told": [
             "spider_opened(spider)",
@@ -58,10 +58,9 @@ class SignalsOfSpider(Listens):
     )
 
 
-@pattern(
-    GROUP,
+@signal(
     "of a request and its response, in order",
-    [{"title": "page 1"}],
+    titles("page 1"),
     noted={
         "told": [
             "request_scheduled(request, spider)",
@@ -88,8 +87,7 @@ class SignalsOfRequest(Listens):
     )
 
 
-@pattern(
-    GROUP,
+@signal(
     "`request_scheduled` and `request_dropped` for each link",
     [],
     noted={"scheduled": ["item/1", "item/2"], "dropped": ["item/1"]},
@@ -115,11 +113,8 @@ class SignalsOfLinks(Plain):
         self.crawler.stats.set_value(f"noted/{what}", sorted(names | {request.url.removeprefix(f"{SHOP}/")}))
 
 
-@pattern(
-    GROUP,
-    "`spider_error`, with the failure and the response",
-    [],
-    noted={"error": "ZeroDivisionError of page 1"},
+@signal(
+    "`spider_error`, with the failure and the response", [], noted={"error": "ZeroDivisionError of page 1"}
 )
 class SignalsOfErrors(Plain):
     def parse(self, response):
@@ -136,8 +131,7 @@ class Refuses:
         raise DropItem("odd") if item["n"] % 2 else KeyError("even")
 
 
-@pattern(
-    GROUP,
+@signal(
     "`item_dropped` and `item_error`, with the item",
     [],
     noted={"KeyError": 2, "DropItem": 1},
@@ -156,7 +150,7 @@ class SignalsOfItems(Plain):
         self.crawler.stats.inc_value(f"noted/{failure.type.__name__}", item["n"])
 
 
-@pattern(GROUP, "`headers_received` that raises `StopDownload(fail=False)`", [{"length": 0}])
+@signal("`headers_received` that raises `StopDownload(fail=False)`", [{"length": 0}])
 class StopsAtHeaders(Spider):
     start_urls = [f"{SHOP}/item/1"]
 
@@ -173,7 +167,7 @@ class StopsAtHeaders(Spider):
         yield {"length": len(response.body)}
 
 
-@pattern(GROUP, "`bytes_received` that raises `StopDownload(fail=True)`", [{"failed": "StopDownload"}])
+@signal("`bytes_received` that raises `StopDownload(fail=True)`", [{"failed": "StopDownload"}])
 class StopsAtBytes(Plain):
     async def start(self):
         self.crawler.signals.connect(self.stop, signals.bytes_received)
@@ -187,7 +181,7 @@ class StopsAtBytes(Plain):
         yield {"length": len(response.body)}
 
 
-@pattern(GROUP, "handler of `item_scraped` that is a coroutine", [{"title": "page 1"}], noted={"scraped": 1})
+@signal("handler of `item_scraped` that is a coroutine", titles("page 1"), noted={"scraped": 1})
 class SlowHandler(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.scraped, signals.item_scraped)
@@ -198,8 +192,8 @@ class SlowHandler(Plain):
         self.crawler.stats.inc_value("noted/scraped")
 
 
-GROUP_IDLE = "Idle spider"
-THREE = [{"title": f"item {n}"} for n in (1, 2, 3)]
+idle = partial(pattern, "Idle spider")
+THREE = titles("item 1", "item 2", "item 3")
 
 
 class Idles(Spider):
@@ -216,7 +210,7 @@ class Idles(Spider):
         yield title(response)
 
 
-@pattern(GROUP_IDLE, "`spider_idle` that feeds requests from a queue, with `DontCloseSpider`", THREE)
+@idle("`spider_idle` that feeds requests from a queue, with `DontCloseSpider`", THREE)
 class FeedsWhenIdle(Idles):
     async def start(self):
         for _ in ():
@@ -228,7 +222,7 @@ class FeedsWhenIdle(Idles):
             raise DontCloseSpider
 
 
-@pattern(GROUP_IDLE, "`spider_idle` that feeds a request without `DontCloseSpider`", THREE)
+@idle("`spider_idle` that feeds a request without `DontCloseSpider`", THREE)
 class FeedsAndMayClose(Idles):
     start_urls = [f"{SHOP}/item/3"]
 
@@ -237,12 +231,7 @@ class FeedsAndMayClose(Idles):
             self.crawler.engine.crawl(Request(f"{SHOP}/item/{self.left.pop()}"))
 
 
-@pattern(
-    GROUP_IDLE,
-    "`spider_idle` that raises `CloseSpider` with a reason",
-    [{"title": "item 3"}],
-    reason="nothing_left",
-)
+@idle("`spider_idle` that raises `CloseSpider` with a reason", titles("item 3"), reason="nothing_left")
 class ClosesWhenIdle(Idles):
     start_urls = [f"{SHOP}/item/3"]
 
@@ -250,11 +239,7 @@ class ClosesWhenIdle(Idles):
         raise CloseSpider("nothing_left")
 
 
-@pattern(
-    GROUP_IDLE,
-    "a task that feeds requests by `engine.crawl`, while `DontCloseSpider` holds the spider open",
-    THREE,
-)
+@idle("a task that feeds requests by `engine.crawl`, while `DontCloseSpider` holds the spider open", THREE)
 class FedByTask(Idles):
     start_urls = [f"{SHOP}/item/3"]
     task = None
@@ -271,9 +256,7 @@ class FedByTask(Idles):
             self.crawler.engine.crawl(Request(f"{SHOP}/item/{self.left.pop()}"))
 
 
-@pattern(
-    GROUP_IDLE, "`engine.crawl` in a handler of `item_scraped`", [{"title": "item 1"}, {"title": "page 1"}]
-)
+@idle("`engine.crawl` in a handler of `item_scraped`", titles("item 1", "page 1"))
 class CrawlsInHandler(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.scraped, signals.item_scraped)
@@ -283,7 +266,7 @@ class CrawlsInHandler(Plain):
         self.crawler.engine.crawl(Request(f"{SHOP}/item/1", self.parse_item))
 
 
-GROUP_CLOSE = "Closing"
+closing = partial(pattern, "Closing")
 
 
 def numbers(n):
@@ -308,8 +291,7 @@ class HeldOpen(Spider):
         yield {"n": int(response.url[-1])}
 
 
-@pattern(
-    GROUP_CLOSE,
+@closing(
     "`CLOSESPIDER_ITEMCOUNT`",
     numbers(3),
     reason="closespider_itemcount",
@@ -319,8 +301,7 @@ class ClosesByItems(HeldOpen):
     pass
 
 
-@pattern(
-    GROUP_CLOSE,
+@closing(
     "`CLOSESPIDER_PAGECOUNT`",
     numbers(3),
     reason="closespider_pagecount",
@@ -330,8 +311,7 @@ class ClosesByPages(HeldOpen):
     pass
 
 
-@pattern(
-    GROUP_CLOSE,
+@closing(
     "`CLOSESPIDER_ERRORCOUNT`",
     numbers(3),
     reason="closespider_errorcount",
@@ -343,19 +323,12 @@ class ClosesByErrors(HeldOpen):
         raise ValueError("wrong")
 
 
-@pattern(
-    GROUP_CLOSE,
-    "`CLOSESPIDER_TIMEOUT`",
-    [],
-    reason="closespider_timeout",
-    settings={"CLOSESPIDER_TIMEOUT": 0.5},
-)
+@closing("`CLOSESPIDER_TIMEOUT`", [], reason="closespider_timeout", settings={"CLOSESPIDER_TIMEOUT": 0.5})
 class ClosesByTime(HeldOpen):
     start_urls = []
 
 
-@pattern(
-    GROUP_CLOSE,
+@closing(
     "`CLOSESPIDER_TIMEOUT_NO_ITEM`",
     [],
     reason="closespider_timeout_no_item",
@@ -379,13 +352,13 @@ class Counts(Spider):
             yield response.follow(f"/item/{n + 1}")
 
 
-@pattern(GROUP_CLOSE, "`CloseSpider` in a callback", numbers(3), reason="three")
+@closing("`CloseSpider` in a callback", numbers(3), reason="three")
 class ClosesItself(Counts):
     def end(self):
         raise CloseSpider("three")
 
 
-@pattern(GROUP_CLOSE, "`CloseSpider` in an errback", [], reason="failed")
+@closing("`CloseSpider` in an errback", [], reason="failed")
 class ClosesInErrback(Spider):
     async def start(self):
         yield Request(f"{SHOP}/status/404", errback=self.failed)
@@ -394,20 +367,20 @@ class ClosesInErrback(Spider):
         raise CloseSpider("failed")
 
 
-@pattern(GROUP_CLOSE, "`engine.close_spider_async` in a callback", numbers(3), reason="by_hand")
+@closing("`engine.close_spider_async` in a callback", numbers(3), reason="by_hand")
 class ClosesByEngine(Counts):
     def end(self):
         closing = self.crawler.engine.close_spider_async(reason="by_hand")
         self.task = asyncio.ensure_future(closing)
 
 
-@pattern(GROUP_CLOSE, "`crawler.stop_async` in a callback", numbers(3), reason="shutdown")
+@closing("`crawler.stop_async` in a callback", numbers(3), reason="shutdown")
 class Stops(Counts):
     def end(self):
         self.task = asyncio.ensure_future(self.crawler.stop_async())
 
 
-@pattern(GROUP_CLOSE, "`engine.pause` and `engine.unpause`", [{"title": "item 1"}, {"title": "page 1"}])
+@closing("`engine.pause` and `engine.unpause`", titles("item 1", "page 1"))
 class Pauses(Plain):
     async def parse(self, response):
         self.crawler.engine.pause()
@@ -417,8 +390,7 @@ class Pauses(Plain):
         self.crawler.engine.unpause()
 
 
-@pattern(
-    GROUP_CLOSE,
+@closing(
     "stopped, and run again",
     [{"n": 0}, {"n": 1}] * 2,
     reason="stopped, stopped",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import IgnoreRequest
 
-from .listing import FIRST, SHOP, Plain, pattern, title
+from .listing import FIRST, SHOP, Plain, pattern, title, titles
 
 CLOSED = "http://127.0.0.1:1"
 NOWHERE = "http://gone.invalid"
@@ -32,13 +33,13 @@ def failing(group, *cases):
     for text, error, url, *rest in cases:
         meta, settings = [*rest, {}, {}][:2]
         spider = type("".join(re.findall(r"\w+", text.title())), (Failing,), {"url": url, "meta": meta})
-        pattern(group, text, [{"failed": error}], settings=settings)(spider)
+        group(text, [{"failed": error}], settings=settings)(spider)
 
 
-GROUP = "Errbacks"
+errback = partial(pattern, "Errbacks")
 
 
-@pattern(GROUP, "404", [{"failed": "HttpError", "status": 404}])
+@errback("404", [{"failed": "HttpError", "status": 404}])
 class FailsHttp(Failing):
     url = f"{SHOP}/status/404"
 
@@ -47,7 +48,7 @@ class FailsHttp(Failing):
 
 
 failing(
-    GROUP,
+    errback,
     ("500, after the retries", "HttpError", f"{SHOP}/status/500"),
     ("503 with `Retry-After`, after the retries", "HttpError", f"{SHOP}/later/503"),
     ("429, after the retries", "HttpError", f"{SHOP}/status/429"),
@@ -66,9 +67,7 @@ failing(
 )
 
 
-@pattern(
-    GROUP, "page that robots.txt forbids", [{"failed": "IgnoreRequest"}], settings={"ROBOTSTXT_OBEY": True}
-)
+@errback("page that robots.txt forbids", [{"failed": "IgnoreRequest"}], settings={"ROBOTSTXT_OBEY": True})
 class FailsRobots(Failing):
     url = f"{SHOP}/forbidden"
 
@@ -76,7 +75,7 @@ class FailsRobots(Failing):
         yield {"failed": failure.check(IgnoreRequest).__name__}
 
 
-@pattern(GROUP, "page outside `allowed_domains`, of which no errback is told", [{"title": "page 1"}])
+@errback("page outside `allowed_domains`, of which no errback is told", titles("page 1"))
 class Offsite(Plain):
     allowed_domains = ["shop.test"]
 
@@ -85,7 +84,7 @@ class Offsite(Plain):
         yield Request("http://elsewhere.test/", self.parse, errback=self.failed)
 
 
-@pattern(GROUP, "yields a request for a mirror", [{"title": "item 1"}])
+@errback("yields a request for a mirror", titles("item 1"))
 class Mirrors(Plain):
     async def start(self):
         yield Request(f"{CLOSED}/item/1", errback=self.failed)
@@ -94,7 +93,7 @@ class Mirrors(Plain):
         yield failure.request.replace(url=f"{SHOP}/item/1", errback=None)
 
 
-@pattern(GROUP, "coroutine", [{"failed": "HttpError"}])
+@errback("coroutine", [{"failed": "HttpError"}])
 class FailsCoroutine(Failing):
     url = f"{SHOP}/status/404"
 
@@ -102,10 +101,8 @@ class FailsCoroutine(Failing):
         return [{"failed": failure.type.__name__}]
 
 
-@pattern(
-    GROUP,
-    "of links that a page has, beside those that succeed",
-    [{"failed": "HttpError"}, {"title": "item 1"}],
+@errback(
+    "of links that a page has, beside those that succeed", [{"failed": "HttpError"}, {"title": "item 1"}]
 )
 class FailsLinks(Plain):
     def parse(self, response):
@@ -113,8 +110,7 @@ class FailsLinks(Plain):
             yield response.follow(path, self.parse_item, errback=self.failed)
 
 
-@pattern(
-    GROUP,
+@errback(
     "dead-link checker: ten links to a closed port, ten to a host without an address",
     [{"dead": f"{host}/{n}"} for host in (CLOSED, NOWHERE) for n in range(10)],
 )
@@ -131,45 +127,43 @@ class ChecksLinks(Plain):
         yield {"dead": failure.request.url}
 
 
-GROUP_STATUS = "Statuses that are handled"
+status = partial(pattern, "Statuses that are handled")
 CODES = (404, 429, 500, 503)
 STATUSES = [{"status": code} for code in CODES]
 
 
-@pattern(GROUP_STATUS, "`handle_httpstatus_list` of the spider", STATUSES)
-class HandlesStatuses(Spider):
-    handle_httpstatus_list = [*CODES]
+class Statuses(Spider):
+    """Says the status of each page that its callback gets."""
+
     start_urls = [f"{SHOP}/status/{code}" for code in CODES]
 
     def parse(self, response):
         yield {"status": response.status}
 
 
-@pattern(
-    GROUP_STATUS,
+@status("`handle_httpstatus_list` of the spider", STATUSES)
+class HandlesStatuses(Statuses):
+    handle_httpstatus_list = [*CODES]
+
+
+@status(
     "`handle_httpstatus_list` of the spider, six pages, without retries",
     [{"status": code} for code in (429, 503) for _ in range(3)],
 )
-class HandlesManyStatuses(Spider):
+class HandlesManyStatuses(Statuses):
     handle_httpstatus_list = [429, 503]
     custom_settings = {"RETRY_ENABLED": False}
     start_urls = [f"{SHOP}/later/{code}?{n}" for code in (429, 503) for n in range(3)]
 
-    def parse(self, response):
-        yield {"status": response.status}
 
-
-@pattern(GROUP_STATUS, '`meta["handle_httpstatus_list"]`', STATUSES)
-class HandlesInMeta(Spider):
+@status('`meta["handle_httpstatus_list"]`', STATUSES)
+class HandlesInMeta(Statuses):
     async def start(self):
         for code in CODES:
             yield Request(f"{SHOP}/status/{code}", meta={"handle_httpstatus_list": [code]})
 
-    def parse(self, response):
-        yield {"status": response.status}
 
-
-@pattern(GROUP_STATUS, '`meta["handle_httpstatus_all"]` of links', STATUSES)
+@status('`meta["handle_httpstatus_all"]` of links', STATUSES)
 class HandlesAll(Plain):
     def parse(self, response):
         for code in CODES:
@@ -179,28 +173,20 @@ class HandlesAll(Plain):
         yield {"status": response.status}
 
 
-@pattern(
-    GROUP_STATUS, "`HTTPERROR_ALLOWED_CODES`", [{"status": 404}], settings={"HTTPERROR_ALLOWED_CODES": [404]}
-)
-class AllowsCodes(Spider):
+@status("`HTTPERROR_ALLOWED_CODES`", [{"status": 404}], settings={"HTTPERROR_ALLOWED_CODES": [404]})
+class AllowsCodes(Statuses):
     start_urls = [f"{SHOP}/status/404", f"{SHOP}/status/410"]
 
-    def parse(self, response):
-        yield {"status": response.status}
+
+@status("`HTTPERROR_ALLOW_ALL`", STATUSES, settings={"HTTPERROR_ALLOW_ALL": True})
+class AllowsAll(Statuses):
+    pass
 
 
-@pattern(GROUP_STATUS, "`HTTPERROR_ALLOW_ALL`", STATUSES, settings={"HTTPERROR_ALLOW_ALL": True})
-class AllowsAll(Spider):
-    start_urls = [f"{SHOP}/status/{code}" for code in CODES]
-
-    def parse(self, response):
-        yield {"status": response.status}
+retry = partial(pattern, "Retries")
 
 
-GROUP_RETRY = "Retries"
-
-
-@pattern(GROUP_RETRY, "503 twice, then the page", [{"title": "at last 503", "retries": 2}])
+@retry("503 twice, then the page", [{"title": "at last 503", "retries": 2}])
 class Retries(Spider):
     start_urls = [f"{SHOP}/status/503/2"]
 
@@ -208,11 +194,7 @@ class Retries(Spider):
         yield {**title(response), "retries": response.meta["retry_times"]}
 
 
-@pattern(
-    GROUP_RETRY,
-    "connection that is reset twice, then the page",
-    [{"title": "not reset any more", "retries": 2}],
-)
+@retry("connection that is reset twice, then the page", [{"title": "not reset any more", "retries": 2}])
 class RetriesReset(Spider):
     start_urls = [f"{SHOP}/reset/x/2"]
 
@@ -221,7 +203,7 @@ class RetriesReset(Spider):
 
 
 failing(
-    GROUP_RETRY,
+    retry,
     ('`meta["dont_retry"]`', "HttpError", f"{SHOP}/status/503", {"dont_retry": True}),
     ('`meta["max_retry_times"]`', "HttpError", f"{SHOP}/status/503", {"max_retry_times": 1}),
     ("`RETRY_ENABLED = False`", "HttpError", f"{SHOP}/status/503", {}, {"RETRY_ENABLED": False}),
@@ -229,7 +211,7 @@ failing(
 )
 
 
-@pattern(GROUP_RETRY, "`get_retry_request` in a callback, until the page is right", [{"state": "done"}])
+@retry("`get_retry_request` in a callback, until the page is right", [{"state": "done"}])
 class RetriesItself(Spider):
     start_urls = [f"{SHOP}/work"]
 
@@ -239,12 +221,7 @@ class RetriesItself(Spider):
         return get_retry_request(response.request, spider=self, reason="busy")
 
 
-@pattern(
-    GROUP_RETRY,
-    "`get_retry_request` in an errback",
-    [{"title": "not reset any more"}],
-    settings={"RETRY_ENABLED": False},
-)
+@retry("`get_retry_request` in an errback", titles("not reset any more"), settings={"RETRY_ENABLED": False})
 class RetriesInErrback(Plain):
     async def start(self):
         yield Request(f"{SHOP}/reset/x/2", errback=self.failed)

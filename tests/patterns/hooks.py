@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse
 
-from .listing import FIRST, SHOP, Plain, pattern, pattern_with, title
+from .listing import FIRST, SHOP, OfCrawler, Plain, pattern, pattern_with, title, titles
 
-GROUP = "Downloader middlewares"
+download = partial(pattern, "Downloader middlewares")
 
 
 def downloader(middleware, order=543):
@@ -26,6 +27,9 @@ class Titles(Plain):
         yield response.follow("/item/1", self.parse_item, errback=self.failed)
 
 
+on_titles = partial(pattern_with, Titles, downloader, download)
+
+
 class Hook:
     """Made by Scrapy; does something to requests for items only."""
 
@@ -33,26 +37,22 @@ class Hook:
         return "/item/1" in request.url
 
 
-class AddsHeader(Hook):
-    def process_request(self, request):
-        request.headers["X-Added"] = "yes"
+class SaysAdded(Spider):
+    """Says what the server got as a header that a middleware adds."""
 
-
-@pattern(GROUP, "`process_request` changes the request", [{"header": "yes"}], settings=downloader(AddsHeader))
-class ProcessRequest(Spider):
     start_urls = [f"{SHOP}/echo"]
 
     def parse(self, response):
         yield {"header": response.json()["headers"]["x-added"]}
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_request` returns a response",
-    [{"title": "made"}, {"title": "page 1"}],
-)
+@pattern_with(SaysAdded, downloader, download, "`process_request` changes the request", [{"header": "yes"}])
+class AddsHeader:
+    def process_request(self, request):
+        request.headers["X-Added"] = "yes"
+
+
+@on_titles("`process_request` returns a response", titles("made", "page 1"))
 class MakesResponse(Hook):
     def process_request(self, request):
         if self.applies(request):
@@ -60,61 +60,34 @@ class MakesResponse(Hook):
         return None
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_request` returns another request",
-    [{"title": "item 2"}, {"title": "page 1"}],
-)
+@on_titles("`process_request` returns another request", titles("item 2", "page 1"))
 class Replaces(Hook):
     def process_request(self, request):
         return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else None
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_request` raises `IgnoreRequest`",
-    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
-)
+@on_titles("`process_request` raises `IgnoreRequest`", [{"failed": "IgnoreRequest"}, {"title": "page 1"}])
 class Ignores(Hook):
     def process_request(self, request):
         if self.applies(request):
             raise IgnoreRequest("no items")
 
 
-class Waits(Hook):
+@pattern_with(SaysAdded, downloader, download, "`process_request` is a coroutine", [{"header": "late"}])
+class Waits:
     async def process_request(self, request):
         await asyncio.sleep(0.01)
         request.headers["X-Added"] = "late"
 
 
-@pattern(GROUP, "`process_request` is a coroutine", [{"header": "late"}], settings=downloader(Waits))
-class ProcessRequestCoroutine(Spider):
-    start_urls = [f"{SHOP}/echo"]
-
-    def parse(self, response):
-        yield {"header": response.json()["headers"]["x-added"]}
-
-
-class Downloads(Hook):
-    def __init__(self, crawler):
-        self.crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
-
+class Downloads(Hook, OfCrawler):
     async def process_request(self, request):
         if self.applies(request):
             answer = await self.crawler.engine.download_async(Request(f"{SHOP}/item/2"))
             request.meta["before"] = title(answer)["title"]
 
 
-@pattern(
-    GROUP,
+@download(
     "`process_request` downloads something first, such as a token",
     [{"before": "item 2"}],
     settings=downloader(Downloads),
@@ -126,37 +99,19 @@ class ProcessRequestDownloads(Spider):
         yield {"before": response.meta["before"]}
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_response` returns another response",
-    [{"title": "ITEM 1"}, {"title": "page 1"}],
-)
+@on_titles("`process_response` returns another response", titles("ITEM 1", "page 1"))
 class Rewrites(Hook):
     def process_response(self, request, response):
         return response.replace(body=response.body.replace(b"item", b"ITEM"))
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_response` returns a request",
-    [{"title": "item 2"}, {"title": "page 1"}],
-)
+@on_titles("`process_response` returns a request", titles("item 2", "page 1"))
 class AsksAgain(Hook):
     def process_response(self, request, response):
         return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else response
 
 
-@pattern_with(
-    Titles,
-    downloader,
-    GROUP,
-    "`process_response` raises `IgnoreRequest`",
-    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
-)
+@on_titles("`process_response` raises `IgnoreRequest`", [{"failed": "IgnoreRequest"}, {"title": "page 1"}])
 class Rejects(Hook):
     def process_response(self, request, response):
         if self.applies(request):
@@ -170,8 +125,7 @@ class SeesStatuses(Hook):
         return response
 
 
-@pattern(
-    GROUP,
+@download(
     "`process_response` sees each failure, also those that are retried",
     [{"statuses": [503, 503, 200]}],
     settings=downloader(SeesStatuses, 560),
@@ -194,66 +148,43 @@ class Unreachable(Plain):
             yield Request(url, errback=self.failed)
 
 
-@pattern_with(
-    Unreachable,
-    downloader,
-    GROUP,
+on_refused = partial(pattern_with, Unreachable, downloader, download)
+
+
+@on_refused(
     "`process_exception` returns nothing",
     [{"failed": "DownloadConnectionRefusedError"}] * 6,
     noted={"DownloadConnectionRefusedError": 6},
 )
-class Notes(Hook):
-    def __init__(self, crawler):
-        self.stats = crawler.stats
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
-
+class Notes(OfCrawler):
     def process_exception(self, request, exception):
         if not request.url.endswith("/robots.txt"):
-            self.stats.inc_value(f"noted/{type(exception).__name__}")
+            self.crawler.stats.inc_value(f"noted/{type(exception).__name__}")
 
 
-@pattern_with(
-    Unreachable, downloader, GROUP, "`process_exception` returns a response", [{"title": "excuse"}] * 6
-)
+@on_refused("`process_exception` returns a response", titles("excuse") * 6)
 class Excuses(Hook):
     def process_exception(self, request, exception):
         return HtmlResponse(request.url, body=b"<title>excuse</title>", request=request)
 
 
-class TriesMirror(Hook):
+@on_refused("`process_exception` returns a request for a mirror", [{"title": f"item {n}"} for n in range(6)])
+class TriesMirror:
     def process_exception(self, request, exception):
         return request.replace(url=request.url.replace("http://127.0.0.1:1", SHOP))
 
 
-@pattern(
-    GROUP,
-    "`process_exception` returns a request for a mirror",
-    [{"title": f"item {n}"} for n in range(6)],
-    settings=downloader(TriesMirror),
-)
-class ProcessExceptionRequest(Unreachable):
-    pass
-
-
-class TriesMirrorAfterRetries(TriesMirror):
-    pass
-
-
-@pattern(
-    GROUP,
+@download(
     "`process_exception` is called once the retries are over",
-    [{"title": "item 0"}],
-    settings=downloader(TriesMirrorAfterRetries),
+    titles("item 0"),
+    settings=downloader(TriesMirror),
 )
 class ProcessExceptionRetries(Unreachable):
     start_urls = ["http://127.0.0.1:1/item/0"]
     custom_settings = {"RETRY_TIMES": 1}
 
 
-GROUP_SPIDER = "Spider middlewares"
+around_spider = partial(pattern, "Spider middlewares")
 
 
 def of_spider(middleware, order=543):
@@ -261,26 +192,23 @@ def of_spider(middleware, order=543):
     return {"SPIDER_MIDDLEWARES": {middleware: order}}
 
 
-class MarksInput(Hook):
-    def process_spider_input(self, response):
-        response.meta["marked"] = True
+around_titles = partial(pattern_with, Titles, of_spider, around_spider)
 
 
-@pattern(
-    GROUP_SPIDER,
-    "`process_spider_input` changes the response",
-    [{"marked": True}],
-    settings=of_spider(MarksInput),
-)
-class SpiderInput(Plain):
+class SaysMarked(Plain):
     def parse(self, response):
         yield {"marked": response.meta.get("marked")}
 
 
 @pattern_with(
-    Titles,
-    of_spider,
-    GROUP_SPIDER,
+    SaysMarked, of_spider, around_spider, "`process_spider_input` changes the response", [{"marked": True}]
+)
+class MarksInput:
+    def process_spider_input(self, response):
+        response.meta["marked"] = True
+
+
+@around_titles(
     "`process_spider_input` raises, and the errback is called",
     [{"failed": "ValueError"}, {"title": "page 1"}],
 )
@@ -290,12 +218,8 @@ class RefusesInput(Hook):
             raise ValueError("no items")
 
 
-@pattern_with(
-    Titles,
-    of_spider,
-    GROUP_SPIDER,
-    "`process_spider_output` drops, changes and adds items and requests",
-    [{"title": "ITEM 2"}, {"title": "added"}, {"title": "added"}],
+@around_titles(
+    "`process_spider_output` drops, changes and adds items and requests", titles("ITEM 2", "added", "added")
 )
 class ChangesOutput(Hook):
     async def process_spider_output(self, response, result):
@@ -316,10 +240,9 @@ class OldOutput(Hook):
             yield each if isinstance(each, Request) else {"title": each["title"].upper()}
 
 
-@pattern(
-    GROUP_SPIDER,
+@around_spider(
     "`process_spider_output` beside `process_spider_output_async`",
-    [{"title": "ITEM 1"}, {"title": "PAGE 1"}],
+    titles("ITEM 1", "PAGE 1"),
     settings=of_spider(OldOutput),
 )
 class SpiderOutputAsync(Titles):
@@ -335,10 +258,9 @@ class SlowOutput(Hook):
             yield each
 
 
-@pattern(
-    GROUP_SPIDER,
+@around_spider(
     "`process_spider_output` waits, while the callback waits for a page that it has yielded",
-    [{"title": "item 1"}, {"title": "page 1"}],
+    titles("item 1", "page 1"),
     settings=of_spider(SlowOutput),
 )
 class SpiderOutputWaits(Plain):
@@ -358,13 +280,10 @@ class Wrong(Titles):
         raise ValueError("this item is wrong")
 
 
-@pattern_with(
-    Wrong,
-    of_spider,
-    GROUP_SPIDER,
-    "`process_spider_exception` returns items",
-    [{"title": "page 1"}, {"title": "repaired ValueError"}],
-)
+around_wrong = partial(pattern_with, Wrong, of_spider, around_spider)
+
+
+@around_wrong("`process_spider_exception` returns items", titles("page 1", "repaired ValueError"))
 class Repairs(Hook):
     def process_spider_exception(self, response, exception):
         return [{"title": f"repaired {type(exception).__name__}"}]
@@ -375,10 +294,9 @@ class RepairsByRequest(Hook):
         return [response.request.replace(url=f"{SHOP}/item/2", callback=response.request.cb_kwargs.get("x"))]
 
 
-@pattern(
-    GROUP_SPIDER,
+@around_spider(
     "`process_spider_exception` returns requests",
-    [{"title": "item 2"}, {"title": "page 1"}],
+    titles("item 2", "page 1"),
     settings=of_spider(RepairsByRequest),
 )
 class SpiderExceptionRequest(Wrong):
@@ -388,13 +306,7 @@ class SpiderExceptionRequest(Wrong):
         return [title(response)]
 
 
-@pattern_with(
-    Wrong,
-    of_spider,
-    GROUP_SPIDER,
-    "`process_spider_exception` returns nothing, and the error is logged",
-    [{"title": "page 1"}],
-)
+@around_wrong("`process_spider_exception` returns nothing, and the error is logged", titles("page 1"))
 class LooksAway(Hook):
     def process_spider_exception(self, response, exception):
         return None
@@ -408,18 +320,16 @@ class AddsStart(Hook):
         yield {"title": "of the middleware"}
 
 
-@pattern(
-    GROUP_SPIDER,
+@around_spider(
     "`process_start` adds requests and items",
-    [{"title": f"item {n}"} for n in (1, 2)] + [{"title": "of the middleware"}],
+    titles("item 1", "item 2", "of the middleware"),
     settings=of_spider(AddsStart),
 )
 class ProcessStart(Plain):
     start_urls = [f"{SHOP}/item/1"]
 
 
-@pattern(
-    GROUP_SPIDER,
+@around_spider(
     '`DEPTH_LIMIT`, `DEPTH_STATS_VERBOSE` and `meta["depth"]`',
     [{"depth": 0, "title": "page 1"}, {"depth": 1, "title": "item 1"}, {"depth": 1, "title": "page 2"}],
     settings={"DEPTH_LIMIT": 1, "DEPTH_STATS_VERBOSE": True},
@@ -430,14 +340,14 @@ class DepthLimit(Plain):
         yield from response.follow_all(css="a")
 
 
-@pattern(GROUP_SPIDER, "`URLLENGTH_LIMIT`", [{"title": "page 1"}], settings={"URLLENGTH_LIMIT": 24})
+@around_spider("`URLLENGTH_LIMIT`", titles("page 1"), settings={"URLLENGTH_LIMIT": 24})
 class UrlLength(Titles):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/" + "1" * 20, self.parse_item)
 
 
-@pattern(GROUP_SPIDER, "the `Referer` of a link", [{"referer": FIRST[0]}])
+@around_spider("the `Referer` of a link", [{"referer": FIRST[0]}])
 class Referer(Plain):
     def parse(self, response):
         yield response.follow("/echo", self.parse_echo)

@@ -21,6 +21,11 @@ def title(response: Response) -> dict[str, str | None]:
     return {"title": response.css("title::text").get()}
 
 
+def titles(*of: str) -> list[dict[str, str]]:
+    """Items with these titles."""
+    return [{"title": each} for each in of]
+
+
 class Plain(Spider):
     """Begins with the first page, and scrapes the title of each; patterns say what they do otherwise."""
 
@@ -34,6 +39,17 @@ class Plain(Spider):
 
     def failed(self, failure):
         yield {"failed": failure.type.__name__}
+
+
+class OfCrawler:
+    """A component that keeps the crawler it is made for."""
+
+    def __init__(self, crawler):
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
 
 
 _ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_ALLOW_NETWORKS": ["127.0.0.0/8", ":1"]}
@@ -148,18 +164,17 @@ def pattern(group: str, text: str, gives: list[Any], **more: Any) -> Callable[[t
 def pattern_with(
     spider: type[Spider],
     setting: Callable[[type], dict[str, Any]],
-    group: str,
+    group: Callable[..., Callable[[type], type]],
     text: str,
     gives: list[Any],
     **more: Any,
 ) -> Callable[[type], type]:
-    """Enter a component into the list, beside a *spider* in a project with the *setting* that it makes."""
+    """Enter a component into the list by what enters its *group*, for a *spider* in a project with the *setting* that it makes."""
 
     def enter(component: type) -> type:
         settings = {**setting(component), **more.pop("settings", {})}
-        pattern(group, text, gives, settings=settings, **more)(
-            type(component.__name__, (spider,), {"__module__": spider.__module__})
-        )
+        made = type(component.__name__, (spider,), {"__module__": spider.__module__})
+        group(text, gives, settings=settings, **more)(made)
         return component
 
     return enter

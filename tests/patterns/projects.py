@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import partial
 
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
@@ -15,7 +16,7 @@ from scrapy.spiders import CrawlSpider, Rule
 
 from .listing import SHOP, Plain, pattern, title
 
-GROUP = "Spiders of public projects"
+public = partial(pattern, "Spiders of public projects")
 
 
 def parse_long(response):
@@ -23,8 +24,7 @@ def parse_long(response):
     yield {**response.meta["item"], "text": response.json()["text"]}
 
 
-@pattern(
-    GROUP,
+@public(
     "a timeline by pages until one is empty; half-filled items go on in `meta` to a function of another module",
     [
         {"id": f"{user}{n}{which}", "is_long": which == "a"}
@@ -54,8 +54,7 @@ class TimelineByPages(Spider):
             yield self.page_of(response.meta["user"], response.meta["n"] + 1)
 
 
-@pattern(
-    GROUP,
+@public(
     "people who follow each other: known ones are filtered, lists and their pages are asked for with `dont_filter`",
     [{"title": f"person {n}"} for n in "1234"]
     + [{"fan": fan, "of": of} for fan, of in ("12", "13", "21", "23", "31", "41")] * 2,
@@ -78,8 +77,7 @@ class PeopleByLists(Spider):
             yield response.follow(url, callback=self.parse_list, dont_filter=True)
 
 
-@pattern(
-    GROUP,
+@public(
     "the first page says how many there are; each gets the whole `response.meta` of the first one, and `dont_filter`",
     [{"title": f"comments {which} {n}", "mark": which} for which in "ab" for n in (1, 2, 3)],
 )
@@ -96,8 +94,7 @@ class PagesByNumber(Spider):
         yield {**title(response), "mark": response.meta["mark"]}
 
 
-@pattern(
-    GROUP,
+@public(
     "a calendar: a token, and forms for each day to two addresses, with dates in `meta`",
     [
         {"issue": f"{kind} {day}", "date": datetime.date(2020, 1, day), "kind": kind}
@@ -128,8 +125,7 @@ class CalendarByForms(Spider):
             yield {"issue": issue, "date": response.meta["date"], "kind": response.meta["kind"]}
 
 
-@pattern(
-    GROUP,
+@public(
     'a search by a form with `method="GET"`: the first page says how many there are, and is asked for again, with another '
     "callback and without `dont_filter`",
     [{"title": f"found x {n}"} for n in (2, 3)],
@@ -147,8 +143,7 @@ class SearchByForm(Plain):
             yield self.page_of(n, params, self.parse)
 
 
-@pattern(
-    GROUP,
+@public(
     "an API with one address: `JsonRequest` for countries, and one for the shops of each, all with `dont_filter`",
     [{"shop": f"{country}{n}"} for country in ("de", "fr") for n in (1, 2)],
 )
@@ -168,8 +163,7 @@ class ShopsByCountry(Spider):
             yield {"shop": shop}
 
 
-@pattern(
-    GROUP,
+@public(
     "an API with one address by pages: `JsonRequest` with headers, the page in the body, no callback",
     [{"hit": f"secret {n}"} for n in range(3)],
 )
@@ -189,8 +183,7 @@ class HitsByPages(Spider):
             yield self.ask(found["page"] + 1)
 
 
-@pattern(
-    GROUP,
+@public(
     "`CrawlSpider`: the start page matches a rule of its own, and all articles link to it; both rules follow",
     [{"index": "news index.html"}] + [{"title": f"news {n}.htm"} for n in range(1, 7)],
 )
@@ -208,8 +201,7 @@ class NewsByRules(CrawlSpider):
         yield title(response)
 
 
-@pattern(
-    GROUP,
+@public(
     "`CrawlSpider` with several start pages, each of which is a list that rules lead back to",
     [{"title": f"{kind} {which} {n}"} for kind in ("forum", "thread") for which in (1, 2) for n in (1, 2)],
 )
@@ -228,8 +220,7 @@ class ForumsByRules(CrawlSpider):
         return [title(response)]
 
 
-@pattern(
-    GROUP,
+@public(
     "an archive by months: lists with a callback, posts without, older pages of the list last; it ends at a date",
     [{"title": f"post {month}-{n}"} for month in (2, 3) for n in (1, 2, 3, 4)],
 )
@@ -264,8 +255,7 @@ class Topics:
         yield {"missing": failure.request.cb_kwargs["name"], "status": failure.value.response.status}
 
 
-@pattern(
-    GROUP,
+@public(
     "a board whose topics are requested once all of its pages were read; callbacks and errbacks of another object",
     [{"title": f"topic {n}"} for n in range(1, 5)]
     + [{"member": name} for name in ("m1", "m2")]

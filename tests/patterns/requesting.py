@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 from scrapy import FormRequest, Request, Spider
@@ -10,9 +11,9 @@ from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.http import JsonRequest
 from scrapy.utils.request import RequestFingerprinter
 
-from .listing import ADDON, ALL, FIRST, SHOP, Differs, Plain, pattern, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, Plain, pattern, title, titles
 
-GROUP = "Requests"
+request = partial(pattern, "Requests")
 
 
 class Echoes(Spider):
@@ -26,17 +27,15 @@ def sent(method="GET", body="", **headers):
     return {"method": method, "body": body, "headers": headers}
 
 
-@pattern(
-    GROUP,
-    "`FormRequest`",
-    [sent("POST", "a=1&b=%C3%A4", **{"content-type": "application/x-www-form-urlencoded"})],
+@request(
+    "`FormRequest`", [sent("POST", "a=1&b=%C3%A4", **{"content-type": "application/x-www-form-urlencoded"})]
 )
 class Form(Echoes):
     async def start(self):
         yield FormRequest(f"{SHOP}/echo", formdata={"a": "1", "b": "ä"})
 
 
-@pattern(GROUP, "`FormRequest`s that differ only in their bodies", [{"body": f"page={n}"} for n in (1, 2, 3)])
+@request("`FormRequest`s that differ only in their bodies", [{"body": f"page={n}"} for n in (1, 2, 3)])
 class Forms(Plain):
     def parse(self, response):
         for n in (1, 2, 3, 3):
@@ -46,7 +45,7 @@ class Forms(Plain):
         yield {"body": response.json()["body"]}
 
 
-@pattern(GROUP, "`JsonRequest`", [{"body": '{"a": [1, null]}', "type": "application/json"}])
+@request("`JsonRequest`", [{"body": '{"a": [1, null]}', "type": "application/json"}])
 class Json(Spider):
     async def start(self):
         yield JsonRequest(f"{SHOP}/echo", data={"a": [1, None]})
@@ -56,8 +55,7 @@ class Json(Spider):
         yield {"body": received["body"], "type": received["headers"]["content-type"]}
 
 
-@pattern(
-    GROUP,
+@request(
     "`PUT`, `PATCH`, `DELETE` and `OPTIONS`",
     [sent(method, "x") for method in ("DELETE", "OPTIONS", "PATCH", "PUT")],
 )
@@ -67,7 +65,7 @@ class Methods(Echoes):
             yield Request(f"{SHOP}/echo", method=method, body="x")
 
 
-@pattern(GROUP, "`HEAD`, and the page by `GET` after it", [{"length": 0}, {"title": "item 1"}])
+@request("`HEAD`, and the page by `GET` after it", [{"length": 0}, {"title": "item 1"}])
 class Head(Plain):
     async def start(self):
         yield Request(f"{SHOP}/item/1", method="HEAD")
@@ -77,7 +75,7 @@ class Head(Plain):
         yield response.follow("/item/1", self.parse_item)
 
 
-@pattern(GROUP, "headers", [sent(**{"x-a": "1, 2", "x-b": "ä"})])
+@request("headers", [sent(**{"x-a": "1, 2", "x-b": "ä"})])
 class Headers(Echoes):
     async def start(self):
         yield Request(f"{SHOP}/echo", headers={"X-A": ["1", "2"], "X-B": "ä".encode("latin-1")})
@@ -91,7 +89,7 @@ class Paged(Request):
         super().__init__(*args, **kwargs)
 
 
-@pattern(GROUP, "class of one's own, with an attribute of its own", [{"class": "Paged", "page": 7}])
+@request("class of one's own, with an attribute of its own", [{"class": "Paged", "page": 7}])
 class OwnClass(Plain):
     def parse(self, response):
         yield Paged(response.urljoin("/item/1"), self.parse_item, page=7)
@@ -100,11 +98,7 @@ class OwnClass(Plain):
         yield {"class": type(response.request).__name__, "page": response.request.page}
 
 
-@pattern(
-    GROUP,
-    "`flags` and `meta` of all kinds",
-    [{"flags": ["a"], "meta": {"b": b"x", "n": None, "t": (1, 2.5)}}],
-)
+@request("`flags` and `meta` of all kinds", [{"flags": ["a"], "meta": {"b": b"x", "n": None, "t": (1, 2.5)}}])
 class Meta(Plain):
     def parse(self, response):
         meta = {"t": (1, 2.5), "n": None, "b": b"x"}
@@ -115,10 +109,8 @@ class Meta(Plain):
         yield {"flags": response.request.flags, "meta": meta}
 
 
-@pattern(
-    GROUP,
-    "the `meta` of the page handed on to its links",
-    [{"depth": 1, "of": "seed"}, {"depth": 2, "of": "seed"}],
+@request(
+    "the `meta` of the page handed on to its links", [{"depth": 1, "of": "seed"}, {"depth": 2, "of": "seed"}]
 )
 class HandsMetaOn(Spider):
     async def start(self):
@@ -136,8 +128,7 @@ class HandsMetaOn(Spider):
 KEYS = ["depth", "download_latency", "download_slot", "download_timeout", "mine", "proxy"]
 
 
-@pattern(
-    GROUP,
+@request(
     "the keys of `meta` that a callback sees",
     [{"keys": KEYS, "of the scheduler": False}],
     differs=[
@@ -159,7 +150,7 @@ class MetaKeys(Plain):
         }
 
 
-@pattern(GROUP, "an object in `meta` that cannot be written, such as a lock", [{"lock": True}])
+@request("an object in `meta` that cannot be written, such as a lock", [{"lock": True}])
 class MetaLock(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, meta={"lock": threading.Lock()})
@@ -169,7 +160,7 @@ class MetaLock(Plain):
             yield {"lock": response.meta["lock"].locked()}
 
 
-@pattern(GROUP, "`data:` and `file:` URLs", [{"begins": "What requests"}, {"begins": "data"}])
+@request("`data:` and `file:` URLs", [{"begins": "What requests"}, {"begins": "data"}])
 class OtherSchemes(Spider):
     async def start(self):
         yield Request(Path(__file__).as_uri())
@@ -179,8 +170,7 @@ class OtherSchemes(Spider):
         yield {"begins": response.text.strip('"')[:13]}
 
 
-@pattern(
-    GROUP,
+@request(
     "URLs with spaces, umlauts, an empty query and parameters in another order",
     [{"target": "/echo?b=2&a=1"}, {"target": "/item/%C3%A4%20x"}],
 )
@@ -191,11 +181,10 @@ class OddUrls(Spider):
         yield {"target": response.url.removeprefix(SHOP)}
 
 
-GROUP_SEEN = "Duplicates"
+duplicate = partial(pattern, "Duplicates")
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "links back to the start page, for another callback",
     [{"list": "page 1"}, {"title": "page 1"}, {"title": "item 1"}],
 )
@@ -206,17 +195,16 @@ class LinksBack(Plain):
             yield response.follow(path, self.parse_item)
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "links back to the start page, for its own callback",
-    [{"title": "links to /page/1"}, {"title": "page 1"}, {"title": "page 1"}],
+    titles("links to /page/1", "page 1", "page 1"),
     differs=[
         Differs(
             ALL,
             "Scrapy fetches it twice, as its filter does not know `start_urls`. Here a page is fetched "
             "[once for one purpose](requests.md#start-pages-and-links).",
             {
-                "items": [{"title": "links to /page/1"}, {"title": "page 1"}],
+                "items": titles("links to /page/1", "page 1"),
                 "requests": {"GET shop.test/links?to=/page/1": 1, "GET shop.test/page/1": 1},
                 "callbacks": [("parse", f"{SHOP}/links?to=/page/1"), ("parse", FIRST[0])],
                 "dupefilter/filtered": 1,
@@ -233,10 +221,9 @@ class LinksBackToParse(Spider):
             yield response.follow("/page/1", self.parse)
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "the same link twice, with another fragment, and with its parameters in another order",
-    [{"title": "item 1"}, {"title": "item 2"}],
+    titles("item 1", "item 2"),
 )
 class SameLink(Plain):
     def parse(self, response):
@@ -244,14 +231,14 @@ class SameLink(Plain):
             yield response.follow(path, self.parse_item)
 
 
-@pattern(GROUP_SEEN, "`dont_filter`", [{"title": "item 1"}] * 3)
+@duplicate("`dont_filter`", titles("item 1") * 3)
 class DontFilter(Plain):
     def parse(self, response):
         for _ in range(3):
             yield response.follow("/item/1", self.parse_item, dont_filter=True)
 
 
-@pattern(GROUP_SEEN, "one URL for two callbacks: only the first is called", [{"by": "one"}])
+@duplicate("one URL for two callbacks: only the first is called", [{"by": "one"}])
 class TwoCallbacks(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_one)
@@ -269,10 +256,9 @@ class WithoutQuery(RequestFingerprinter):
         return super().fingerprint(request.replace(url=request.url.partition("?")[0]))
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "`REQUEST_FINGERPRINTER_CLASS` that ignores queries",
-    [{"title": "item 1"}],
+    titles("item 1"),
     settings={"REQUEST_FINGERPRINTER_CLASS": WithoutQuery},
 )
 class OwnFingerprints(Plain):
@@ -286,10 +272,9 @@ class WithoutItems(RFPDupeFilter):
         return "/item/" in request.url or super().request_seen(request)
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "`DUPEFILTER_CLASS` of one's own that drops items",
-    [{"title": "page 1"}, {"title": "page 2"}],
+    titles("page 1", "page 2"),
     settings={"DUPEFILTER_CLASS": WithoutItems},
 )
 class OwnDupeFilter(Plain):
@@ -300,10 +285,9 @@ class OwnDupeFilter(Plain):
             yield response.follow("/page/2")
 
 
-@pattern(
-    GROUP_SEEN,
+@duplicate(
     "`DUPEFILTER_CLASS` that filters nothing",
-    [{"title": "item 1"}] * 2,
+    titles("item 1") * 2,
     settings={"DUPEFILTER_CLASS": BaseDupeFilter},
 )
 class NoDupeFilter(Plain):
@@ -312,7 +296,7 @@ class NoDupeFilter(Plain):
         yield response.follow("/item/1", self.parse_item)
 
 
-@pattern(GROUP_SEEN, "pages with the same text", [{"title": "same"}] * 3)
+@duplicate("pages with the same text", titles("same") * 3)
 class SameText(Spider):
     start_urls = [f"{SHOP}/same/1"]
 
@@ -321,20 +305,19 @@ class SameText(Spider):
         yield from response.follow_all(css="a")
 
 
-GROUP_MARKS = "Marks for robots"
+marked = partial(pattern, "Marks for robots")
 MARKED = [f"{SHOP}/marked"]
-MARKED_AND_ITEMS = [{"title": "marked"}, {"title": "item 1"}, {"title": "item 2"}]
+MARKED_AND_ITEMS = titles("marked", "item 1", "item 2")
 
 
-@pattern(
-    GROUP_MARKS,
+@marked(
     "links of a page that asks robots not to follow them",
     MARKED_AND_ITEMS,
     differs=[
         Differs(
             ADDON,
             "They are not followed (`AOPIC_PAGE_ROBOTS`), as [robots.txt](robots.md#marks-on-pages) says.",
-            {"items": [{"title": "marked"}], "requests": {"GET shop.test/marked": 1}, "request_depth_max": 0},
+            {"items": titles("marked"), "requests": {"GET shop.test/marked": 1}, "request_depth_max": 0},
         )
     ],
 )
@@ -346,7 +329,7 @@ class MarkedPage(Spider):
         yield from response.follow_all(css="a")
 
 
-@pattern(GROUP_MARKS, "requests on purpose, for another callback, on such a page", MARKED_AND_ITEMS)
+@marked("requests on purpose, for another callback, on such a page", MARKED_AND_ITEMS)
 class MarkedPageOnPurpose(Plain):
     start_urls = MARKED
 
@@ -355,8 +338,12 @@ class MarkedPageOnPurpose(Plain):
         yield from response.follow_all(css="a", callback=self.parse_item)
 
 
-GROUP_ORDER = "Order"
 ONE = {"CONCURRENT_REQUESTS": 1}
+
+
+def in_order(text, order, *, differs=(), **settings):
+    """A pattern of an :class:`Ordered` spider, whose pages come one by one in this *order*."""
+    return pattern("Order", text, [], settings={**ONE, **settings}, noted={"order": order}, differs=differs)
 
 
 class Ordered(Plain):
@@ -370,25 +357,16 @@ class Ordered(Plain):
         self.note(title(response)["title"])
 
 
-@pattern(
-    GROUP_ORDER,
-    "priorities of links",
-    [],
-    settings=ONE,
-    noted={"order": ["item 5", "item 1", "item 0", "item -1"]},
-)
+@in_order("priorities of links", ["item 5", "item 1", "item 0", "item -1"])
 class Priorities(Ordered):
     def parse(self, response):
         for priority in (0, 5, -1, 1):
             yield response.follow(f"/item/{priority}", self.parse_item, priority=priority)
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "a page with links of priorities from 5 to 200",
-    [],
-    settings=ONE,
-    noted={"order": [f"item {n}" for n in (200, 100, 80, 70, 60, 50, 40, 30, 20, 10, 5)]},
+    [f"item {n}" for n in (200, 100, 80, 70, 60, 50, 40, 30, 20, 10, 5)],
 )
 class ManyPriorities(Ordered):
     def parse(self, response):
@@ -399,12 +377,9 @@ class ManyPriorities(Ordered):
 DATES = [20_260_101 + 100 * month + day for month in range(12) for day in (0, 14)]
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "dates and numbers of 20 digits as priorities",
-    [],
-    settings=ONE,
-    noted={"order": [f"item {n}" for n in (10**18, *sorted(DATES, reverse=True), -(10**18))]},
+    [f"item {n}" for n in (10**18, *sorted(DATES, reverse=True), -(10**18))],
 )
 class Dates(Ordered):
     def parse(self, response):
@@ -437,23 +412,20 @@ class Lists(Ordered):
         self.note("item")
 
 
-ITEMS_FIRST = {
-    "settings": {**ONE, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1},
-    "noted": {"order": ["list", "item", "item"] * 6},
-}
+ITEMS_FIRST = {"order": ["list", "item", "item"] * 6, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
 
 
-@pattern(GROUP_ORDER, "items before further lists, with priority 1", [], **ITEMS_FIRST)
+@in_order("items before further lists, with priority 1", **ITEMS_FIRST)
 class ItemsFirst(Lists):
     of_items = 1
 
 
-@pattern(GROUP_ORDER, "items before further lists, with priority 10", [], **ITEMS_FIRST)
+@in_order("items before further lists, with priority 10", **ITEMS_FIRST)
 class ItemsFarFirst(Lists):
     of_items = 10
 
 
-@pattern(GROUP_ORDER, "lists behind all items, with priority -1", [], **ITEMS_FIRST)
+@in_order("lists behind all items, with priority -1", **ITEMS_FIRST)
 class ListsLast(Lists):
     of_lists = -1
 
@@ -474,12 +446,10 @@ class Urgent:
             )
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "a spider middleware that sets priorities",
-    [],
-    settings={**ONE, "SPIDER_MIDDLEWARES": {Urgent: 50}},
-    noted={"order": ["item 3", "item 2", "item 1", "item -4"]},
+    ["item 3", "item 2", "item 1", "item -4"],
+    SPIDER_MIDDLEWARES={Urgent: 50},
 )
 class ByMiddleware(Ordered):
     def parse(self, response):
@@ -487,12 +457,8 @@ class ByMiddleware(Ordered):
             yield response.follow(f"/item/{n}", self.parse_item)
 
 
-@pattern(
-    GROUP_ORDER,
-    "a page again, with `dont_filter` and a priority, while others wait",
-    [],
-    settings=ONE,
-    noted={"order": ["item 3", "page 1", "item 2"]},
+@in_order(
+    "a page again, with `dont_filter` and a priority, while others wait", ["item 3", "page 1", "item 2"]
 )
 class AgainFirst(Ordered):
     def parse(self, response):
@@ -501,12 +467,9 @@ class AgainFirst(Ordered):
         yield response.follow("/item/3", self.parse_item, priority=7)
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "a page with a priority that fails at first, or is redirected",
-    [],
-    settings=ONE,
-    noted={"order": ["at last 503", "item 1", "item 5", "item 0"]},
+    ["at last 503", "item 1", "item 5", "item 0"],
 )
 class FailsFirst(Ordered):
     def parse(self, response):
@@ -516,12 +479,9 @@ class FailsFirst(Ordered):
         yield response.follow("/status/503/2", self.parse_item, priority=20)
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "links of one priority",
-    [],
-    settings=ONE,
-    noted={"order": ["item 3", "item 2", "item 1"]},
+    ["item 3", "item 2", "item 1"],
     differs=[
         Differs(
             ALL,
@@ -536,12 +496,10 @@ class SamePriority(Ordered):
             yield response.follow(f"/item/{n}", self.parse_item)
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "priorities in `start()`, whose first request is sent at once",
-    [],
-    settings={**ONE, "ROBOTSTXT_OBEY": False},
-    noted={"order": ["item 0", "item 2", "item 1"]},
+    ["item 0", "item 2", "item 1"],
+    ROBOTSTXT_OBEY=False,
 )
 class StartPriorities(Ordered):
     async def start(self):
@@ -549,13 +507,7 @@ class StartPriorities(Ordered):
             yield Request(f"{SHOP}/item/{n}", self.parse_item, priority=n)
 
 
-@pattern(
-    GROUP_ORDER,
-    "a chain of requests, each of the callback before",
-    [],
-    settings=ONE,
-    noted={"order": ["item 1", "item 2", "item 3"]},
-)
+@in_order("a chain of requests, each of the callback before", ["item 1", "item 2", "item 3"])
 class Chain(Ordered):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, cb_kwargs={"n": 1})
@@ -566,17 +518,12 @@ class Chain(Ordered):
             yield response.follow(f"/item/{n + 1}", self.parse_item, cb_kwargs={"n": n + 1})
 
 
-@pattern(
-    GROUP_ORDER,
+@in_order(
     "breadth first, as Scrapy's FAQ says: `DEPTH_PRIORITY` and FIFO queues",
-    [],
-    settings={
-        **ONE,
-        "DEPTH_PRIORITY": 1,
-        "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
-        "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
-    },
-    noted={"order": ["item a", "item b", "item a/c", "item b/d"]},
+    ["item a", "item b", "item a/c", "item b/d"],
+    DEPTH_PRIORITY=1,
+    SCHEDULER_DISK_QUEUE="scrapy.squeues.PickleFifoDiskQueue",
+    SCHEDULER_MEMORY_QUEUE="scrapy.squeues.FifoMemoryQueue",
 )
 class BreadthFirst(Ordered):
     def parse(self, response):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 
 from scrapy import Request, Spider
 from scrapy.exceptions import DropItem
 from scrapy.http import HtmlResponse
 
-from .listing import ADDON, ALL, FIRST, SHOP, Differs, Plain, pattern, pattern_with, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, OfCrawler, Plain, pattern, pattern_with, title, titles
 
-GROUP = "Pipelines"
+pipelines = partial(pattern, "Pipelines")
 
 
 class Pages(Plain):
@@ -24,21 +25,24 @@ class Pages(Plain):
                 yield response.follow(link)
 
 
-PAGES = [{"title": f"page {n}"} for n in (1, 2, 3)]
+PAGES = titles("page 1", "page 2", "page 3")
 
 
 def pipeline(component):
     return {"ITEM_PIPELINES": {component: 1}}
 
 
-@pattern_with(Pages, pipeline, GROUP, "slow coroutine", [{**each, "slow": True} for each in PAGES])
+on_pages = partial(pattern_with, Pages, pipeline, pipelines)
+
+
+@on_pages("slow coroutine", [{**each, "slow": True} for each in PAGES])
 class Slow:
     async def process_item(self, item):
         await asyncio.sleep(0.02)
         return {**item, "slow": True}
 
 
-@pattern_with(Pages, pipeline, GROUP, "raises `DropItem`", [PAGES[0], PAGES[2]])
+@on_pages("raises `DropItem`", [PAGES[0], PAGES[2]])
 class Drops:
     def process_item(self, item):
         if item["title"] == "page 2":
@@ -46,7 +50,7 @@ class Drops:
         return item
 
 
-@pattern_with(Pages, pipeline, GROUP, "raises another exception", [PAGES[0], PAGES[2]])
+@on_pages("raises another exception", [PAGES[0], PAGES[2]])
 class Breaks:
     def process_item(self, item):
         if item["title"] == "page 2":
@@ -54,64 +58,34 @@ class Breaks:
         return item
 
 
-@pattern_with(
-    Pages,
-    pipeline,
-    GROUP,
-    "`open_spider` and `close_spider` that are coroutines",
-    PAGES,
-    noted={"opened": True, "items": 3},
-)
-class Lifecycle:
-    def __init__(self, stats):
-        self.stats = stats
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler.stats)
-
+@on_pages("`open_spider` and `close_spider` that are coroutines", PAGES, noted={"opened": True, "items": 3})
+class Lifecycle(OfCrawler):
     async def open_spider(self):
         await asyncio.sleep(0.01)
-        self.stats.set_value("noted/opened", True)
+        self.crawler.stats.set_value("noted/opened", True)
 
     def process_item(self, item):
         return item
 
     async def close_spider(self):
         await asyncio.sleep(0.01)
-        self.stats.set_value("noted/items", self.stats.get_value("item_scraped_count"))
+        self.crawler.stats.set_value("noted/items", self.crawler.stats.get_value("item_scraped_count"))
 
 
-@pattern_with(
-    Pages, pipeline, GROUP, "downloads something for each item", [{**each, "page": 3} for each in PAGES]
-)
-class Fetches:
-    def __init__(self, crawler):
-        self.crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
-
+@on_pages("downloads something for each item", [{**each, "page": 3} for each in PAGES])
+class Fetches(OfCrawler):
     async def process_item(self, item):
         answer = await self.crawler.engine.download_async(Request(f"{SHOP}/api?page=3"))
         return {**item, "page": answer.json()["page"]}
 
 
-@pattern_with(
-    Pages, pipeline, GROUP, "sends a request of its own by `engine.crawl`", [{"title": "item 9"}, *PAGES]
-)
-class Collects:
-    def __init__(self, crawler):
-        self.crawler, self.titles = crawler, []
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
+@on_pages("sends a request of its own by `engine.crawl`", [{"title": "item 9"}, *PAGES])
+class Collects(OfCrawler):
+    n_items = 0
 
     def process_item(self, item):
-        self.titles.append(item["title"])
-        if len(self.titles) == 2:
+        self.n_items += 1
+        if self.n_items == 2:
             self.crawler.engine.crawl(Request(f"{SHOP}/item/9", self.crawler.spider.parse))
         return item
 
@@ -119,18 +93,11 @@ class Collects:
 @pattern_with(
     Plain,
     pipeline,
-    GROUP,
+    pipelines,
     "awaits the page of a request that it sends by `engine.crawl`",
     [{"title": "page 1", "found": "item 1"}],
 )
-class AwaitsPage:
-    def __init__(self, crawler):
-        self.crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler):
-        return cls(crawler)
-
+class AwaitsPage(OfCrawler):
     async def process_item(self, item):
         self.found = asyncio.get_running_loop().create_future()
         self.crawler.engine.crawl(Request(f"{SHOP}/item/1", self.parse_item))
@@ -140,7 +107,7 @@ class AwaitsPage:
         self.found.set_result(title(response)["title"])
 
 
-GROUP_MEDIA = "Files, images and feeds"
+media = partial(pattern, "Files, images and feeds")
 
 
 def stored(path, url, checksum):
@@ -156,8 +123,7 @@ IMAGE = stored(
 )
 
 
-@pattern(
-    GROUP_MEDIA,
+@media(
     "`FilesPipeline`, one of whose files is not there",
     [{"file_urls": [f"{SHOP}{url}" for url in FILES], "files": [FILE]}],
     settings={"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}, "FILES_STORE": "{folder}/out"},
@@ -167,8 +133,7 @@ class Files(Plain):
         yield {"file_urls": [response.urljoin(url) for url in FILES]}
 
 
-@pattern(
-    GROUP_MEDIA,
+@media(
     "`ImagesPipeline`, with thumbnails",
     [{"image_urls": [f"{SHOP}/image.png"], "images": [IMAGE]}],
     settings={
@@ -182,8 +147,7 @@ class Images(Plain):
         yield {"image_urls": [response.urljoin("/image.png")]}
 
 
-@pattern(
-    GROUP_MEDIA,
+@media(
     "`FEEDS` as JSON lines and CSV",
     PAGES,
     settings={
@@ -197,11 +161,11 @@ class Feeds(Pages):
     pass
 
 
-GROUP_SETTINGS = "Cache, throttling, proxies and slots"
+setting = partial(pattern, "Cache, throttling, proxies and slots")
 CACHE = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": "{folder}/cache"}
 
 
-@pattern(GROUP_SETTINGS, "HTTP cache", [{"cached": False}, {"cached": True}], settings=CACHE)
+@setting("HTTP cache", [{"cached": False}, {"cached": True}], settings=CACHE)
 class Cache(Spider):
     start_urls = [f"{SHOP}/item/1"]
 
@@ -212,15 +176,12 @@ class Cache(Spider):
             yield response.request.replace(dont_filter=True)
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "HTTP cache by RFC 2616, and `dont_cache`",
     [{"cached": False}] * 2,
     settings={**CACHE, "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy"},
 )
-class CacheByRfc(Spider):
-    start_urls = [f"{SHOP}/item/1"]
-
+class CacheByRfc(Cache):
     def parse(self, response, again=True):
         yield {"cached": "cached" in response.flags}
         if again:
@@ -229,8 +190,7 @@ class CacheByRfc(Spider):
             )
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "AutoThrottle",
     PAGES,
     settings={"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.01, "DOWNLOAD_DELAY": 0.01},
@@ -239,8 +199,7 @@ class AutoThrottle(Pages):
     pass
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "`DOWNLOAD_DELAY` and `CONCURRENT_REQUESTS_PER_DOMAIN`",
     PAGES,
     settings={"DOWNLOAD_DELAY": 0.01, "CONCURRENT_REQUESTS_PER_DOMAIN": 1},
@@ -263,10 +222,9 @@ class Meeting:
             await self.are_three.wait()
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "several requests at once to a host of one's own: `CONCURRENT_REQUESTS_PER_DOMAIN`, and `connections` of `AOPIC_HOST_RULES`",
-    [{"title": f"item {n}"} for n in (1, 2, 3)],
+    titles("item 1", "item 2", "item 3"),
     settings={
         "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
         "AOPIC_HOST_RULES": {"shop.test": {"connections": 8}},
@@ -278,23 +236,21 @@ class AtOnce(Plain):
         for n in (1, 2, 3):
             yield Request(f"{SHOP}/item/{n}", self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
 
-
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "`DOWNLOAD_SLOTS`",
     [{"slot": "shop.test"}],
     settings={"DOWNLOAD_SLOTS": {"shop.test": {"concurrency": 1, "delay": 0.01}}},
 )
 class Slots(Plain):
-    def parse(self, response):
+    def parse_item(self, response):
         yield {"slot": response.meta["download_slot"]}
 
+    parse = parse_item
 
-@pattern(GROUP_SETTINGS, '`meta["download_slot"]`', [{"slot": "mine"}, {"slot": "mine"}])
-class OwnSlot(Spider):
+
+@setting('`meta["download_slot"]`', [{"slot": "mine"}, {"slot": "mine"}])
+class OwnSlot(Slots):
     async def start(self):
         yield Request(FIRST[0], meta={"download_slot": "mine"})
 
@@ -302,11 +258,8 @@ class OwnSlot(Spider):
         yield {"slot": response.meta["download_slot"]}
         yield response.follow("/item/1", self.parse_item, meta={"download_slot": "mine"})
 
-    def parse_item(self, response):
-        yield {"slot": response.meta["download_slot"]}
 
-
-@pattern(GROUP_SETTINGS, '`meta["proxy"]` with a password', [{"authorization": "Basic YW5uOnNlY3JldA=="}])
+@setting('`meta["proxy"]` with a password', [{"authorization": "Basic YW5uOnNlY3JldA=="}])
 class Proxy(Spider):
     async def start(self):
         proxy = os.environ["http_proxy"].replace("//", "//ann:secret@")
@@ -333,17 +286,16 @@ class OwnHandler:
 OWN_HANDLER = {"DOWNLOAD_HANDLERS": {"made": OwnHandler}}
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "`DOWNLOAD_HANDLERS`: a handler of one's own for a scheme, in a callback",
-    [{"title": "made"}, {"title": "page 1"}],
+    titles("made", "page 1"),
     settings=OWN_HANDLER,
     differs=[
         Differs(
             ALL,
             "What a callback yields for a page of the web has to be `http` or `https`, so that no page can name a file of "
             "this machine. With `dont_filter=True`, or without the rule `scheme` in `AOPIC_URL_RULES`, it may be anything.",
-            {"items": [{"title": "page 1"}], "request_depth_max": 0},
+            {"items": titles("page 1"), "request_depth_max": 0},
         )
     ],
 )
@@ -356,21 +308,20 @@ class Handlers(Plain):
         yield title(response)
 
 
-@pattern(GROUP_SETTINGS, "the same with `dont_filter=True`", [{"title": "made"}], settings=OWN_HANDLER)
+@setting("the same with `dont_filter=True`", titles("made"), settings=OWN_HANDLER)
 class HandlersUnfiltered(Handlers):
     def parse(self, response):
         yield Request("made://there/x", self.parse_made, dont_filter=True)
 
 
-@pattern(GROUP_SETTINGS, "`ROBOTSTXT_OBEY`", [{"title": "page 1"}], settings={"ROBOTSTXT_OBEY": True})
+@setting("`ROBOTSTXT_OBEY`", titles("page 1"), settings={"ROBOTSTXT_OBEY": True})
 class ObeysRobots(Pages):
     def parse(self, response):
         yield title(response)
         yield response.follow("/forbidden")
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "the default of `ROBOTSTXT_OBEY`",
     [{"status": 404}],
     differs=[
@@ -389,20 +340,13 @@ class RobotsByDefault(Spider):
         yield {"status": response.status}
 
 
-@pattern(
-    GROUP_SETTINGS, '`meta["dont_obey_robotstxt"]`', [{"status": 404}], settings={"ROBOTSTXT_OBEY": True}
-)
-class IgnoresRobots(Spider):
-    handle_httpstatus_list = [404]
-
+@setting('`meta["dont_obey_robotstxt"]`', [{"status": 404}], settings={"ROBOTSTXT_OBEY": True})
+class IgnoresRobots(RobotsByDefault):
     async def start(self):
         yield Request(f"{SHOP}/forbidden", meta={"dont_obey_robotstxt": True})
 
-    def parse(self, response):
-        yield {"status": response.status}
 
-
-@pattern(GROUP_SETTINGS, "files that are no pages, by a callback of their own", [{"bytes": 3}, {"pages": 1}])
+@setting("files that are no pages, by a callback of their own", [{"bytes": 3}, {"pages": 1}])
 class FetchesFiles(Plain):
     def parse(self, response):
         yield response.follow("/file/a.bin", self.parse_file)
@@ -415,8 +359,7 @@ class FetchesFiles(Plain):
         yield {"pages": response.json()["page"]}
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "files that are no pages, as links with the page's own callback",
     [{"bytes": 3}, {"bytes": 3}],
     differs=[
@@ -438,8 +381,7 @@ class FollowsFiles(Spider):
             yield from response.follow_all(["/file/a.bin", "/file/a.pdf"])
 
 
-@pattern(
-    GROUP_SETTINGS,
+@setting(
     "slots of the spider's settings: `CONCURRENT_ITEMS = 1`, `CONCURRENT_REQUESTS = 1`",
     PAGES,
     settings={"CONCURRENT_ITEMS": 1, "CONCURRENT_REQUESTS": 1},

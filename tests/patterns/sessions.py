@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scrapy import FormRequest, Request, Spider
 
-from .listing import ADDON, ALL, SHOP, Differs, Plain, pattern, title
+from .listing import ADDON, ALL, SHOP, Differs, Plain, pattern, title, titles
 
-GROUP = "Cookies and logins"
+cookie = partial(pattern, "Cookies and logins")
 COOKIES = {"COOKIES_ENABLED": True}
 
 
@@ -22,15 +24,14 @@ class Session(Spider):
         yield title(response)
 
 
-@pattern(
-    GROUP,
+@cookie(
     "cookies, with the default of `COOKIES_ENABLED`",
-    [{"title": "cookies session=a"}],
+    titles("cookies session=a"),
     differs=[
         Differs(
             ADDON,
             "The add-on sets `COOKIES_ENABLED` to False unless you set it: what a broad crawl sees is to be what everybody sees.",
-            {"items": [{"title": "cookies "}]},
+            {"items": titles("cookies ")},
         )
     ],
 )
@@ -38,26 +39,25 @@ class CookiesByDefault(Session):
     pass
 
 
-@pattern(GROUP, "cookies, with `COOKIES_ENABLED = True`", [{"title": "cookies session=a"}], settings=COOKIES)
+@cookie("cookies, with `COOKIES_ENABLED = True`", titles("cookies session=a"), settings=COOKIES)
 class CookiesEnabled(Session):
     pass
 
 
-@pattern(GROUP, "`COOKIES_ENABLED = False`", [{"title": "cookies "}], settings={"COOKIES_ENABLED": False})
+@cookie("`COOKIES_ENABLED = False`", titles("cookies "), settings={"COOKIES_ENABLED": False})
 class CookiesDisabled(Session):
     pass
 
 
-@pattern(GROUP, "`Request(cookies=...)`", [{"title": "cookies a=1; b=2"}], settings=COOKIES)
+@cookie("`Request(cookies=...)`", titles("cookies a=1; b=2"), settings=COOKIES)
 class CookiesOfRequest(Plain):
     async def start(self):
         yield Request(f"{SHOP}/cookies", cookies={"a": "1", "b": "2"})
 
 
-@pattern(
-    GROUP,
+@cookie(
     '`meta["cookiejar"]`: two sessions at once',
-    [{"title": "cookies session=a"}, {"title": "cookies session=b"}],
+    titles("cookies session=a", "cookies session=b"),
     settings=COOKIES,
 )
 class CookieJars(Spider):
@@ -73,16 +73,15 @@ class CookieJars(Spider):
         yield title(response)
 
 
-@pattern(GROUP, '`meta["dont_merge_cookies"]`', [{"title": "cookies "}], settings=COOKIES)
+@cookie('`meta["dont_merge_cookies"]`', titles("cookies "), settings=COOKIES)
 class DontMergeCookies(Session):
     def parse(self, response):
         yield response.follow("/cookies", self.parse_cookies, meta={"dont_merge_cookies": True})
 
 
-@pattern(
-    GROUP,
+@cookie(
     "log-in form with a hidden token, by `FormRequest.from_response`",
-    [{"title": "account of ann"}],
+    titles("account of ann"),
     settings=COOKIES,
 )
 class LogsIn(Spider):
@@ -96,9 +95,7 @@ class LogsIn(Spider):
         yield title(response)
 
 
-@pattern(
-    GROUP, "log-in in `start()`, inline, before the seeds", [{"title": "account of ann"}], settings=COOKIES
-)
+@cookie("log-in in `start()`, inline, before the seeds", titles("account of ann"), settings=COOKIES)
 class LogsInFirst(Plain):
     async def start(self):
         formdata = {"user": "ann", "password": "secret", "token": "t1"}
@@ -106,7 +103,7 @@ class LogsInFirst(Plain):
         yield Request(f"{SHOP}/account")
 
 
-@pattern(GROUP, "`http_user` and `http_pass`", [{"authorization": "Basic YW5uOnNlY3JldA=="}])
+@cookie("`http_user` and `http_pass`", [{"authorization": "Basic YW5uOnNlY3JldA=="}])
 class HttpAuth(Spider):
     http_user, http_pass, http_auth_domain = "ann", "secret", "shop.test"
     start_urls = [f"{SHOP}/echo"]
@@ -115,13 +112,11 @@ class HttpAuth(Spider):
         yield {"authorization": response.json()["headers"].get("authorization")}
 
 
-GROUP_REDIRECT = "Redirects"
+redirect = partial(pattern, "Redirects")
 
 
-@pattern(
-    GROUP_REDIRECT,
-    "301, 302, 303, 307 and 308",
-    [{"status": 200, "url": f"{SHOP}/item/{n}", "from": 1} for n in range(5)],
+@redirect(
+    "301, 302, 303, 307 and 308", [{"status": 200, "url": f"{SHOP}/item/{n}", "from": 1} for n in range(5)]
 )
 class Redirects(Spider):
     start_urls = [f"{SHOP}/redirect/{code}?to=/item/{n}" for n, code in enumerate((301, 302, 303, 307, 308))]
@@ -131,8 +126,7 @@ class Redirects(Spider):
         yield {"status": response.status, "url": response.url, "from": len(urls)}
 
 
-@pattern(
-    GROUP_REDIRECT,
+@redirect(
     "a form's, by 302 as GET and by 307 as POST",
     [{"body": "", "method": "GET"}, {"body": "a=1", "method": "POST"}],
 )
@@ -146,10 +140,8 @@ class RedirectsForm(Spider):
         yield {"body": sent["body"], "method": sent["method"]}
 
 
-@pattern(
-    GROUP_REDIRECT,
-    "to another host, whose callback and `cb_kwargs` are those of the request",
-    [{"title": "item 1", "n": 1}],
+@redirect(
+    "to another host, whose callback and `cb_kwargs` are those of the request", [{"title": "item 1", "n": 1}]
 )
 class RedirectsHost(Plain):
     def parse(self, response):
@@ -160,11 +152,7 @@ class RedirectsHost(Plain):
         yield {**title(response), "n": n}
 
 
-@pattern(
-    GROUP_REDIRECT,
-    '`meta["dont_redirect"]`: handled by the spider',
-    [{"location": "/item/1"}, {"title": "item 1"}],
-)
+@redirect('`meta["dont_redirect"]`: handled by the spider', [{"location": "/item/1"}, {"title": "item 1"}])
 class RedirectsItself(Plain):
     async def start(self):
         meta = {"dont_redirect": True, "handle_httpstatus_list": [302]}
@@ -176,29 +164,19 @@ class RedirectsItself(Plain):
         yield response.follow(location, self.parse_item)
 
 
-@pattern(
-    GROUP_REDIRECT,
-    "`REDIRECT_ENABLED = False`",
-    [{"failed": "HttpError"}],
-    settings={"REDIRECT_ENABLED": False},
-)
+@redirect("`REDIRECT_ENABLED = False`", [{"failed": "HttpError"}], settings={"REDIRECT_ENABLED": False})
 class RedirectDisabled(Plain):
     async def start(self):
         yield Request(f"{SHOP}/redirect/302?to=/item/1", errback=self.failed)
 
 
-@pattern(
-    GROUP_REDIRECT,
-    "more than `REDIRECT_MAX_TIMES`",
-    [{"failed": "IgnoreRequest"}],
-    settings={"REDIRECT_MAX_TIMES": 2},
-)
+@redirect("more than `REDIRECT_MAX_TIMES`", [{"failed": "IgnoreRequest"}], settings={"REDIRECT_MAX_TIMES": 2})
 class RedirectsTooOften(Plain):
     async def start(self):
         yield Request(f"{SHOP}/onward/1", errback=self.failed)
 
 
-@pattern(GROUP_REDIRECT, "to a page that is known", [{"title": "item 1"}, {"title": "page 1"}])
+@redirect("to a page that is known", titles("item 1", "page 1"))
 class RedirectsToKnown(Plain):
     def parse(self, response):
         yield title(response)
@@ -207,28 +185,27 @@ class RedirectsToKnown(Plain):
         yield response.follow("/redirect/302?to=/item/1", self.parse_item)
 
 
-@pattern(GROUP_REDIRECT, "to itself, until a cookie is sent", [{"title": "welcome"}], settings=COOKIES)
+@redirect("to itself, until a cookie is sent", titles("welcome"), settings=COOKIES)
 class RedirectsToItself(Plain):
     start_urls = [f"{SHOP}/wall"]
 
 
-@pattern(GROUP_REDIRECT, "to itself, until a cookie is sent, with the default", [{"title": "welcome"}])
+@redirect("to itself, until a cookie is sent, with the default", titles("welcome"))
 class RedirectsToItselfByDefault(RedirectsToItself):
     pass
 
 
-@pattern(GROUP_REDIRECT, "to another page, which sets a cookie and leads back", [{"title": "let in"}])
+@redirect("to another page, which sets a cookie and leads back", titles("let in"))
 class RedirectsThereAndBack(Plain):
     start_urls = [f"{SHOP}/gate"]
 
 
-@pattern(GROUP_REDIRECT, "by `<meta http-equiv=refresh>`", [{"title": "item 1"}])
+@redirect("by `<meta http-equiv=refresh>`", titles("item 1"))
 class MetaRefresh(Plain):
     start_urls = [f"{SHOP}/refresh?to=/item/1"]
 
 
-@pattern(
-    GROUP_REDIRECT,
+@redirect(
     "by `<meta http-equiv=refresh>` to itself: eleven links to pages that reload themselves",
     [],
     differs=[

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from scrapy import Request
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLFeedSpider
 
 from scrapy_aopic import Links
 
-from .listing import FIRST, SHOP, Plain, pattern, title
+from .listing import FIRST, SHOP, Plain, pattern, title, titles
 
-GROUP = "Spider classes"
-ITEMS = [{"title": f"item {n}"} for n in (1, 2, 3)]
-PAGES = [{"title": f"page {n}"} for n in (1, 2, 3)]
+spider_class = partial(pattern, "Spider classes")
+ITEMS = titles("item 1", "item 2", "item 3")
+PAGES = titles("page 1", "page 2", "page 3")
 
 
-@pattern(GROUP, "`CrawlSpider` with a rule to follow and one with a callback", ITEMS)
+@spider_class("`CrawlSpider` with a rule to follow and one with a callback", ITEMS)
 class Crawls(CrawlSpider):
     start_urls = FIRST
     rules = [Rule(LinkExtractor(r"/page/")), Rule(LinkExtractor(r"/item/"), callback="parse_item")]
@@ -24,8 +26,7 @@ class Crawls(CrawlSpider):
         yield title(response)
 
 
-@pattern(
-    GROUP,
+@spider_class(
     "`CrawlSpider` with `follow=True`, `cb_kwargs` and `parse_start_url`",
     [{**each, "n": 1} for each in ITEMS + PAGES],
 )
@@ -40,8 +41,7 @@ class CrawlsAll(CrawlSpider):
         yield {**title(response), "n": n}
 
 
-@pattern(
-    GROUP,
+@spider_class(
     "`CrawlSpider` with one rule for all pages: its start page, which all link to, is an item, too",
     [{"title": f"linked {n}"} for n in range(20)],
 )
@@ -53,8 +53,8 @@ class CrawlsLinked(CrawlSpider):
         yield title(response)
 
 
-@pattern(
-    GROUP, "`CrawlSpider` with `process_links` and `process_request`", [{"title": "item 1", "by": "page 1"}]
+@spider_class(
+    "`CrawlSpider` with `process_links` and `process_request`", [{"title": "item 1", "by": "page 1"}]
 )
 class CrawlsChanged(CrawlSpider):
     start_urls = FIRST
@@ -70,7 +70,7 @@ class CrawlsChanged(CrawlSpider):
         yield {**title(response), "by": response.meta["by"]}
 
 
-@pattern(GROUP, "`CrawlSpider` with an errback", [{"failed": "HttpError"}])
+@spider_class("`CrawlSpider` with an errback", [{"failed": "HttpError"}])
 class CrawlsFailing(CrawlSpider):
     start_urls = [f"{SHOP}/links?to=/status/404"]
     rules = [Rule(LinkExtractor(), callback="parse_item", errback="failed")]
@@ -82,7 +82,7 @@ class CrawlsFailing(CrawlSpider):
         yield {"failed": failure.type.__name__}
 
 
-@pattern(GROUP, "`CrawlSpider` with a coroutine as callback", ITEMS)
+@spider_class("`CrawlSpider` with a coroutine as callback", ITEMS)
 class CrawlsAsync(CrawlSpider):
     start_urls = FIRST
     rules = [Rule(LinkExtractor(r"/page/")), Rule(LinkExtractor(r"/item/"), callback="parse_item")]
@@ -91,8 +91,7 @@ class CrawlsAsync(CrawlSpider):
         return title(response)
 
 
-@pattern(
-    GROUP,
+@spider_class(
     "`scrapy_aopic.Links`, which `scrapy_aopic.LinkMiddleware` follows beside any scheduler",
     ITEMS + PAGES,
     settings={"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}},
@@ -103,8 +102,7 @@ class YieldsLinks(Plain):
         yield Links(response)
 
 
-@pattern(
-    GROUP,
+@spider_class(
     "`SitemapSpider` with an index and `sitemap_rules`",
     [{"kind": "item", **each} for each in ITEMS[:2]] + [{"kind": "page", **PAGES[0]}],
 )
@@ -119,7 +117,7 @@ class Sitemap(SitemapSpider):
         yield {"kind": "page", **title(response)}
 
 
-@pattern(GROUP, "`SitemapSpider` that begins at robots.txt, with `sitemap_filter`", ITEMS[1:2])
+@spider_class("`SitemapSpider` that begins at robots.txt, with `sitemap_filter`", ITEMS[1:2])
 class SitemapOfRobots(SitemapSpider):
     sitemap_urls = ["http://mapped.test/robots.txt"]
 
@@ -130,7 +128,7 @@ class SitemapOfRobots(SitemapSpider):
         yield title(response)
 
 
-@pattern(GROUP, "`XMLFeedSpider`", [{"name": "a", "title": "item 1"}, {"name": "b", "title": "item 2"}])
+@spider_class("`XMLFeedSpider`", [{"name": "a", "title": "item 1"}, {"name": "b", "title": "item 2"}])
 class XmlFeed(XMLFeedSpider):
     start_urls = [f"{SHOP}/feed.xml"]
     itertag = "entry"
@@ -143,7 +141,7 @@ class XmlFeed(XMLFeedSpider):
         yield {"name": name, **title(response)}
 
 
-@pattern(GROUP, "`CSVFeedSpider`", [{"name": "a", "n": "1"}, {"name": "b", "n": "2"}])
+@spider_class("`CSVFeedSpider`", [{"name": "a", "n": "1"}, {"name": "b", "n": "2"}])
 class CsvFeed(CSVFeedSpider):
     start_urls = [f"{SHOP}/feed.csv"]
     headers = ["name", "n"]
@@ -152,7 +150,7 @@ class CsvFeed(CSVFeedSpider):
         return row if row["n"] != "n" else None
 
 
-@pattern(GROUP, "`custom_settings`", [{"title": "page 1", "agent": "mine", "depth": 7}])
+@spider_class("`custom_settings`", [{"title": "page 1", "agent": "mine", "depth": 7}])
 class CustomSettings(Plain):
     custom_settings = {"DEFAULT_REQUEST_HEADERS": {"X-Mine": "mine"}, "DEPTH_LIMIT": 7}
 
@@ -161,7 +159,7 @@ class CustomSettings(Plain):
         yield {**title(response), "agent": agent, "depth": self.settings.getint("DEPTH_LIMIT")}
 
 
-@pattern(GROUP, "`update_settings` and `from_crawler`", [{"title": "page 1", "limit": 7}])
+@spider_class("`update_settings` and `from_crawler`", [{"title": "page 1", "limit": 7}])
 class UpdatesSettings(Plain):
     @classmethod
     def update_settings(cls, settings):
@@ -178,11 +176,7 @@ class UpdatesSettings(Plain):
         yield {**title(response), "limit": self.limit}
 
 
-@pattern(
-    GROUP,
-    "`allowed_domains`, for links, subdomains and redirects",
-    [{"title": "item 1"}, {"title": "page 1"}],
-)
+@spider_class("`allowed_domains`, for links, subdomains and redirects", titles("item 1", "page 1"))
 class AllowedDomains(Plain):
     allowed_domains = ["shop.test"]
 
@@ -197,7 +191,7 @@ class AllowedDomains(Plain):
             yield response.follow(url, self.parse_item)
 
 
-@pattern(GROUP, "`allow_offsite` in `meta`", [{"title": "item 1"}])
+@spider_class("`allow_offsite` in `meta`", titles("item 1"))
 class AllowsOffsite(Plain):
     allowed_domains = ["shop.test"]
 
@@ -205,11 +199,8 @@ class AllowsOffsite(Plain):
         yield Request("http://other.test/item/1", self.parse_item, meta={"allow_offsite": True})
 
 
-@pattern(
-    GROUP,
-    "`closed()`, and `self.crawler.stats`",
-    [{"title": "page 1"}],
-    noted={"closed": "finished", "pages": 1},
+@spider_class(
+    "`closed()`, and `self.crawler.stats`", titles("page 1"), noted={"closed": "finished", "pages": 1}
 )
 class Closed(Plain):
     def parse(self, response):

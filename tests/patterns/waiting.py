@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider, DownloadFailedError
 from scrapy.utils.defer import maybe_deferred_to_future
 
-from .listing import FIRST, JOB, SHOP, Differs, Plain, pattern, title
+from .listing import FIRST, JOB, SHOP, Differs, Plain, pattern, title, titles
 
-GROUP = "Waiting callbacks"
-GIVES = [{"title": "item 1"}, {"title": "page 1"}]
+waits = partial(pattern, "Waiting callbacks")
+GIVES = titles("item 1", "page 1")
 PAGES = [{"page": 1}, {"page": 2}, {"page": 3}]
 
 
-@pattern(GROUP, "awaits a page that it has yielded", GIVES)
+@waits("awaits a page that it has yielded", GIVES)
 class AwaitsYielded(Plain):
     async def parse(self, response):
         self.done = asyncio.Event()
@@ -28,7 +29,7 @@ class AwaitsYielded(Plain):
         yield title(response)
 
 
-@pattern(GROUP, "awaits a form that it has yielded, with a priority, behind an item and a sleep", GIVES)
+@waits("awaits a form that it has yielded, with a priority, behind an item and a sleep", GIVES)
 class AwaitsForm(Plain):
     async def parse(self, response):
         self.done = asyncio.Event()
@@ -42,7 +43,7 @@ class AwaitsForm(Plain):
         yield title(response)
 
 
-@pattern(GROUP, "coordinates two callbacks by an `asyncio.Queue`", [{"title": "item 1"}, {"title": "item 2"}])
+@waits("coordinates two callbacks by an `asyncio.Queue`", titles("item 1", "item 2"))
 class AwaitsQueue(Plain):
     async def parse(self, response):
         self.found = asyncio.Queue()
@@ -54,7 +55,7 @@ class AwaitsQueue(Plain):
         await self.found.put(title(response))
 
 
-@pattern(GROUP, "awaits pages of other hosts that it has yielded", [{"title": "item a"}, {"title": "item b"}])
+@waits("awaits pages of other hosts that it has yielded", titles("item a", "item b"))
 class AwaitsHosts(Plain):
     async def parse(self, response):
         self.left, self.done = 2, asyncio.Event()
@@ -69,7 +70,7 @@ class AwaitsHosts(Plain):
         yield title(response)
 
 
-@pattern(GROUP, "errback that awaits a page that it has yielded", GIVES)
+@waits("errback that awaits a page that it has yielded", GIVES)
 class ErrbackAwaits(Spider):
     async def start(self):
         yield Request(f"{SHOP}/status/404", errback=self.failed)
@@ -85,7 +86,7 @@ class ErrbackAwaits(Spider):
         yield title(response)
 
 
-@pattern(GROUP, "sleeps between what it yields", GIVES)
+@waits("sleeps between what it yields", GIVES)
 class Sleeps(Plain):
     async def parse(self, response):
         yield response.follow("/item/1", self.parse_item)
@@ -97,7 +98,7 @@ class Sleeps(Plain):
         yield title(response)
 
 
-@pattern(GROUP, "polls a page until work is done, by requests", [{"polls": 3}])
+@waits("polls a page until work is done, by requests", [{"polls": 3}])
 class Polls(Spider):
     start_urls = [f"{SHOP}/work"]
 
@@ -108,7 +109,7 @@ class Polls(Spider):
             yield response.request.replace(dont_filter=True, cb_kwargs={"polls": polls + 1})
 
 
-@pattern(GROUP, "polls a page until work is done, inline, with sleeps", [{"polls": 3}])
+@waits("polls a page until work is done, inline, with sleeps", [{"polls": 3}])
 class PollsInline(Plain):
     async def parse(self, response):
         polls = 0
@@ -121,7 +122,7 @@ class PollsInline(Plain):
         yield {"polls": polls}
 
 
-@pattern(GROUP, "pages an API by requests", PAGES)
+@waits("pages an API by requests", PAGES)
 class PagesApi(Spider):
     start_urls = [f"{SHOP}/api"]
 
@@ -132,7 +133,7 @@ class PagesApi(Spider):
             yield response.follow(data["next"])
 
 
-@pattern(GROUP, "pages an API inline, in a loop", PAGES)
+@waits("pages an API inline, in a loop", PAGES)
 class PagesInline(Plain):
     async def parse(self, response):
         following = "/api"
@@ -142,7 +143,7 @@ class PagesInline(Plain):
             following = answer.json()["next"]
 
 
-@pattern(GROUP, "gathers several pages inline", [{"titles": ["item 1", "item 2", "item 3"]}])
+@waits("gathers several pages inline", [{"titles": ["item 1", "item 2", "item 3"]}])
 class Gathers(Plain):
     async def parse(self, response):
         requests = [response.follow(f"/item/{n}") for n in (1, 2, 3)]
@@ -150,7 +151,7 @@ class Gathers(Plain):
         yield {"titles": [title(answer)["title"] for answer in answers]}
 
 
-@pattern(GROUP, "downloads inline by a `Deferred`, and yields requests behind it", GIVES)
+@waits("downloads inline by a `Deferred`, and yields requests behind it", GIVES)
 class InlineDeferred(Plain):
     async def parse(self, response):
         answer = await maybe_deferred_to_future(self.crawler.engine.download(response.follow("/page/1")))
@@ -158,7 +159,7 @@ class InlineDeferred(Plain):
         yield response.follow("/item/1", self.parse_item)
 
 
-@pattern(GROUP, "catches the failure of a page that it downloads inline", [{"failed": "DownloadFailedError"}])
+@waits("catches the failure of a page that it downloads inline", [{"failed": "DownloadFailedError"}])
 class InlineFailure(Plain):
     custom_settings = {"RETRY_TIMES": 0}
 
@@ -169,7 +170,7 @@ class InlineFailure(Plain):
             yield {"failed": type(error).__name__}
 
 
-@pattern(GROUP, "starts tasks of its own, and gathers them", [{"titles": ["item 1", "item 2"]}])
+@waits("starts tasks of its own, and gathers them", [{"titles": ["item 1", "item 2"]}])
 class Tasks(Plain):
     async def parse(self, response):
         tasks = [asyncio.create_task(self.fetch(response.follow(f"/item/{n}"))) for n in (1, 2)]
@@ -179,10 +180,10 @@ class Tasks(Plain):
         return title(await self.crawler.engine.download_async(request))["title"]
 
 
-GROUP_PARTS = "Items from several pages"
+in_parts = partial(pattern, "Items from several pages")
 
 
-@pattern(GROUP_PARTS, "an item that is handed on in `cb_kwargs`", [{"page": "page 1", "item": "item 1"}])
+@in_parts("an item that is handed on in `cb_kwargs`", [{"page": "page 1", "item": "item 1"}])
 class HandsOn(Plain):
     def parse(self, response):
         item = {"page": title(response)["title"]}
@@ -193,7 +194,7 @@ class HandsOn(Plain):
         yield item
 
 
-@pattern(GROUP_PARTS, "an item that is handed on in `meta`", [{"page": "page 1", "item": "item 1"}])
+@in_parts("an item that is handed on in `meta`", [{"page": "page 1", "item": "item 1"}])
 class HandsOnMeta(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, meta={"page": title(response)["title"]})
@@ -207,8 +208,7 @@ COPIES = Differs(
 )
 
 
-@pattern(
-    GROUP_PARTS,
+@in_parts(
     "an item that several requests share, yielded by the last one",
     [{"titles": ["item 1", "item 2", "item 3"]}],
     differs=[COPIES],
@@ -226,12 +226,7 @@ class SharesItem(Plain):
             yield {"titles": sorted(shared["titles"])}
 
 
-@pattern(
-    GROUP_PARTS,
-    "an object in `meta` that is the same one in the callback",
-    [{"same": True}],
-    differs=[COPIES],
-)
+@in_parts("an object in `meta` that is the same one in the callback", [{"same": True}], differs=[COPIES])
 class SameObject(Plain):
     def parse(self, response):
         self.box = ["box"]
@@ -245,8 +240,7 @@ class Text(str):
     __slots__ = ()
 
 
-@pattern(
-    GROUP_PARTS,
+@in_parts(
     "a `bytearray` and a subclass of `str` in `cb_kwargs`",
     [{"types": ["Text", "bytearray"]}],
     differs=[
@@ -266,10 +260,8 @@ class SameTypes(Plain):
         yield {"types": [type(a).__name__, type(b).__name__]}
 
 
-@pattern(
-    GROUP_PARTS,
-    "an item whose pages are requested one after the other from a list",
-    [{"titles": ["item 1", "item 2"]}],
+@in_parts(
+    "an item whose pages are requested one after the other from a list", [{"titles": ["item 1", "item 2"]}]
 )
 class WorksThroughList(Plain):
     def parse(self, response):
@@ -285,15 +277,15 @@ class WorksThroughList(Plain):
         return self.next_page(response, left, [*titles, title(response)["title"]])
 
 
-GROUP_START = "`start()`"
+starts = partial(pattern, "`start()`")
 
 
-@pattern(GROUP_START, "`start_urls` with the same URL twice", [{"title": "page 1"}] * 2)
+@starts("`start_urls` with the same URL twice", titles("page 1") * 2)
 class StartTwice(Plain):
     start_urls = FIRST * 2
 
 
-@pattern(GROUP_START, "yields items, and requests with callbacks of their own", [*GIVES, {"n": 1}])
+@starts("yields items, and requests with callbacks of their own", [*GIVES, {"n": 1}])
 class StartYields(Plain):
     async def start(self):
         yield {"n": 1}
@@ -301,7 +293,7 @@ class StartYields(Plain):
         yield Request(f"{SHOP}/item/1", self.parse_item, priority=1)
 
 
-@pattern(GROUP_START, "sleeps between requests", GIVES)
+@starts("sleeps between requests", GIVES)
 class StartSleeps(Plain):
     async def start(self):
         yield Request(FIRST[0])
@@ -309,11 +301,7 @@ class StartSleeps(Plain):
         yield Request(f"{SHOP}/item/1")
 
 
-@pattern(
-    GROUP_START,
-    "awaits the page of each request before the next",
-    [{"title": f"item {n}"} for n in (1, 2, 3)],
-)
+@starts("awaits the page of each request before the next", titles("item 1", "item 2", "item 3"))
 class StartAwaits(Spider):
     async def start(self):
         for n in (1, 2, 3):
@@ -326,11 +314,8 @@ class StartAwaits(Spider):
         yield title(response)
 
 
-@pattern(
-    GROUP_START,
-    "never ends, until a callback closes the spider",
-    [{"title": f"item {n}"} for n in (0, 1, 2)],
-    reason="enough",
+@starts(
+    "never ends, until a callback closes the spider", titles("item 0", "item 1", "item 2"), reason="enough"
 )
 class StartNeverEnds(Spider):
     async def start(self):
@@ -348,18 +333,14 @@ class StartNeverEnds(Spider):
         self.free.set()
 
 
-@pattern(GROUP_START, "downloads inline", [{"title": "item 1"}])
+@starts("downloads inline", titles("item 1"))
 class StartInline(Plain):
     async def start(self):
         response = await self.crawler.engine.download_async(Request(FIRST[0]))
         yield response.follow("/item/1")
 
 
-@pattern(
-    GROUP_START,
-    "yields the next request when the scheduler is empty",
-    [{"title": f"item {n}"} for n in (1, 2, 3)],
-)
+@starts("yields the next request when the scheduler is empty", titles("item 1", "item 2", "item 3"))
 class StartLazily(Plain):
     async def start(self):
         for n in (1, 2, 3):
@@ -367,7 +348,7 @@ class StartLazily(Plain):
             await self.crawler.signals.wait_for(signals.scheduler_empty)
 
 
-@pattern(GROUP_START, "raises behind a request", [{"title": "page 1"}], reason=None)
+@starts("raises behind a request", titles("page 1"), reason=None)
 class StartRaises(Plain):
     async def start(self):
         yield Request(FIRST[0])
