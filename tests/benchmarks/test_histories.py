@@ -25,16 +25,9 @@ from screen import contradictions
 RECORDED = Path(__file__).parents[1] / "golden" / "screen"
 
 LIMITS = {
-    "politeness": "politeness",
-    "tail": "politeness",
-    "starved": "machine",
-    "connections": "connections",
-    "spider": "spider",
-    "disk": "disk",
-    "network": "network",
-    "control": "control",
-    "end": "stopped",
-}
+    "politeness": "politeness", "tail": "politeness", "starved": "machine", "connections": "connections",
+    "spider": "spider", "disk": "disk", "network": "network", "control": "control", "end": "stopped",
+}  # fmt: skip
 """What limited the crawl at the end of each record."""
 
 

@@ -67,11 +67,8 @@ def test_shards_of_workers_with_one_name_are_counted_by_worker():
     is_owned = [True, True, True, True, False, True]  # the last one was never committed
     cluster = ClusterState(9.0, workers, states, ["h"] * 6, is_owned)
     shown = ShardStates(Address("job"), Sharding(6, "list"), cluster)
-    assert [(row.worker, row.shards, row.seconds) for row in shown.worker_rows()] == [
-        ("crawler:1", 3, 9),
-        ("crawler:1", 1, 9),
-        ("crawler:1", 0, 9),
-    ]
+    rows = [(row.worker, row.shards, row.seconds) for row in shown.worker_rows()]
+    assert rows == [("crawler:1", 3, 9), ("crawler:1", 1, 9), ("crawler:1", 0, 9)]
     assert shown.workers() == [*["crawler:1"] * 4, "", "a worker"]
 
 

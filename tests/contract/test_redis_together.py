@@ -121,11 +121,8 @@ def test_rows_that_are_read_ahead_come_to_the_store_that_asked(stores, together)
         assert store.prefetch(Family.PAGES, keys[:3])
         assert store.prefetch(Family.PAGES, keys[3:])
     for number, store in reversed([*enumerate(stores)]):
-        assert store.get_many(Family.PAGES, [keys[4], b"none", keys[0]]) == [
-            b"%d" % number,
-            None,
-            b"%d" % number,
-        ]
+        found = store.get_many(Family.PAGES, [keys[4], b"none", keys[0]])
+        assert found == [b"%d" % number, None, b"%d" % number]
 
 
 def test_all_locks_are_renewed_but_those_that_are_lost(server, together, job):

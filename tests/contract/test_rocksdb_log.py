@@ -93,12 +93,8 @@ def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(cras
             copy = folder.with_name("copy")
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(folder, copy)
-            log = spoil(
-                copy,
-                at,
-                at + 1,
-                bytes([folder.joinpath(next(folder.glob("*.log")).name).read_bytes()[at] ^ 0x41]),
-            )
+            changed = next(folder.glob("*.log")).read_bytes()[at] ^ 0x41
+            log = spoil(copy, at, at + 1, bytes([changed]))
             before = log.read_bytes()
             for opening in (open_snapshot, open_store):
                 with pytest.raises(StorageError, match=r"is damaged: .* 'scrapy aopic salvage'"):

@@ -122,34 +122,15 @@ class Desk:
 
 def test_the_front_queue_is_the_number_of_binary_digits_of_the_cash():
     for cash, shift, level in [
-        (0, 0, 0),
-        (1, 0, 1),
-        (2, 0, 2),
-        (3, 0, 2),
-        (4, 0, 3),
-        (1023, 0, 10),
-        (1024, 0, 11),
-        (TOTAL, 0, 53),
-        (4, 2, 5),
-        (4, -2, 1),
-        (4, -9, 0),
-        (TOTAL, 50, 63),
-    ]:
+        (0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 0, 2), (4, 0, 3), (1023, 0, 10), (1024, 0, 11), (TOTAL, 0, 53),
+        (4, 2, 5), (4, -2, 1), (4, -9, 0), (TOTAL, 50, 63),
+    ]:  # fmt: skip
         assert front_queue(cash, shift) == level, (cash, shift, level)
 
 
 def test_a_host_loses_a_front_queue_each_time_its_visited_pages_grow_fourfold():
-    assert [host_class(20, visited) for visited in (0, 1, 2, 3, 6, 7, 15, 63, 255)] == [
-        40,
-        39,
-        39,
-        38,
-        38,
-        37,
-        36,
-        34,
-        32,
-    ]
+    classes = [host_class(20, visited) for visited in (0, 1, 2, 3, 6, 7, 15, 63, 255)]
+    assert classes == [40, 39, 39, 38, 38, 37, 36, 34, 32]
     assert host_class(19, 0) == host_class(20, 3)
     assert (host_class(0, 1 << 30), host_class(-1, 5), host_class(63, 0)) == (0, 0, 126)
 
@@ -327,11 +308,8 @@ def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first)
         if len(seen) % 50 == 0:
             desk.commit()
     assert sorted(seen) == sorted(desk.levels)
-    assert (
-        sum(desk.frontier.places.shelves.counts.values()),
-        desk.frontier.places.parked.n,
-        len(desk.frontier.active),
-    ) == (0, 0, 0)
+    places = desk.frontier.places
+    assert (sum(places.shelves.counts.values()), places.parked.n, len(desk.frontier.active)) == (0, 0, 0)
     assert most_active <= 6
     assert most_parked > 150
 

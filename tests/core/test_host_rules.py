@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -120,11 +121,8 @@ def test_a_domain_has_its_own_budget_whoever_links_to_it():
     for part, more in [(1.0, 39), (0.5, 10), (0.1, 0), (0.0, 39)]:
         for reopens in [False, True]:
             free = int(ALLOWANCE)
-            assert set(spread(by_support(), 59)[free:]) == {"c"}, (
-                reopens,
-                part,
-                more,
-            )  # without a rule, one link carries no more
+            without = set(spread(by_support(), 59)[free:])
+            assert without == {"c"}, (reopens, part, more)  # one link carries no more
             job = by_support(rules=HostRules({"b": HostRule(budget=part)}))
             assert spread(job, free) == ["b"] * free, (reopens, part, more)
             if reopens:
@@ -161,17 +159,9 @@ def test_pages_of_a_host_come_back_by_its_own_interval_before_all_others():
             job.settle(lease, version=version(len(visits[lease.host])))
         job.now += HOUR + 1
     assert len(visits["news"]) >= 200
-    assert all(
-        after - before <= 2
-        for before, after in zip(visits["news"], visits["news"][1:], strict=False)
-        if before > 40
-    )
+    assert all(after - before <= 2 for before, after in pairwise(visits["news"]) if before > 40)
     assert len(visits["archive"]) == 2
-    assert all(
-        after - before >= 24
-        for host in hosts[2:]
-        for before, after in zip(visits[host], visits[host][1:], strict=False)
-    )
+    assert all(after - before >= 24 for host in hosts[2:] for before, after in pairwise(visits[host]))
     assert sum(len(visits[host]) for host in hosts[2:]) > 60
     job.commit()
 

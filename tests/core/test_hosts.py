@@ -153,17 +153,9 @@ def break_gate(frontier: Frontier, host: HostState) -> None:
 
 def test_the_check_finds_what_is_wrong():
     for damage in [
-        break_phase,
-        break_entry,
-        break_rank,
-        break_row,
-        break_counts,
-        break_queue,
-        break_whole,
-        break_sums,
-        break_flight,
-        break_gate,
-    ]:
+        break_phase, break_entry, break_rank, break_row, break_counts, break_queue, break_whole, break_sums,
+        break_flight, break_gate,
+    ]:  # fmt: skip
         frontier = frontier_of(1, 2, 3)
         host = frontier.host(host_key("a"))
         assert host is not None, damage

@@ -121,11 +121,8 @@ def test_equation_3_is_the_better_of_two():
 def test_equation_4_takes_text_url_and_context_of_a_link_without_stop_words():
     strategy = JlseAsPrinted(topic(), Random(1))
     link = LinkText("The Ships", "a boat of the sea", "Heading", "/the/harbour/12?of=crew")
-    assert strategy.memory._document(link) == (
-        ["ships"],
-        ["harbour", "crew"],
-        ["boat", "sea"],
-    )  # as in definition 6
+    as_in_definition_6 = (["ships"], ["harbour", "crew"], ["boat", "sea"])
+    assert strategy.memory._document(link) == as_in_definition_6
 
 
 DOCUMENTS = [(["a", "b"], [], []), (["a"], [], []), (["c"], [], [])]

@@ -17,17 +17,9 @@ from scrapy_aopic.storage.memory import MemoryStore
 META = (layout.ACTIVE, layout.SHELVED, layout.PARKED, layout.DEAD, layout.OUTSIDERS, layout.SHARED_GATES,
         layout.WAKES, layout.DUE, layout.SAMPLED, layout.DIRECTORIES)  # fmt: skip
 CONTENT = (
-    layout.TEXTS,
-    layout.FIRST_OF_TEXT,
-    layout.BANDS,
-    layout.SITE_TEXTS,
-    layout.VARIETIES,
-    layout.CLAIMS,
-    layout.LEADS,
-    layout.WISHES,
-    layout.OWN_CLAIMS,
-    layout.FOREIGN_CLAIMS,
-)
+    layout.TEXTS, layout.FIRST_OF_TEXT, layout.BANDS, layout.SITE_TEXTS, layout.VARIETIES, layout.CLAIMS,
+    layout.LEADS, layout.WISHES, layout.OWN_CLAIMS, layout.FOREIGN_CLAIMS,
+)  # fmt: skip
 NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY, layout.COUNTERS_KEY, layout.KEYS_KEY)
 
 OTHER = {

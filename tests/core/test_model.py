@@ -89,11 +89,8 @@ class Model:
         return key in self.pages and self.pages[key].state != PageState.FAILED
 
     def waiting(self) -> list[bytes]:
-        return [
-            key
-            for key, page in self.pages.items()
-            if page.state == PageState.QUEUED and key not in self.leased
-        ]
+        queued = (key for key, page in self.pages.items() if page.state == PageState.QUEUED)
+        return [key for key in queued if key not in self.leased]
 
     def may_be_asked(self, key: bytes, now: float) -> bool:
         host = self.hosts[key[:HOST_BYTES]]

@@ -91,13 +91,8 @@ def test_priorities_cross_shards_by_mail():
     job = ShardedJob(2, order=Aopic())
     here, there = hosts_of(0, 2, 1)[0], hosts_of(1, 2, 3)
     job.shards[0].seed(link(here), job.now)
-    job.visit(
-        0,
-        *(
-            link(host, priority=priority)
-            for host, priority in zip(there, (-5, MOST_PRIORITY, 1), strict=True)
-        ),
-    )
+    priorities = zip(there, (-5, MOST_PRIORITY, 1), strict=True)
+    job.visit(0, *(link(host, priority=priority) for host, priority in priorities))
     job.commit()
     job.carry()
     job.commit()

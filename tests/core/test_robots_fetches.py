@@ -9,6 +9,7 @@ from math import inf
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.naming import case
 
 from scrapy_aopic.core.robots.fetches import (
     MAX_BYTES,
@@ -174,12 +175,9 @@ def test_only_the_first_origin_learns_from_more_redirects_than_are_followed():
         (MAX_REDIRECTS + 1, b"", 1),
     ]:
         world = World([*[(n, False) for n in range(1, n_redirects + 1)], TEXT])
-        assert [robots.text for _, robots in world.run([0], [])] == [text], (n_redirects, text, learned)
-        assert [n for n in range(n_redirects + 1) if world.known.get(name(n))] == list(range(learned)), (
-            n_redirects,
-            text,
-            learned,
-        )
+        with case(n_redirects):
+            assert [robots.text for _, robots in world.run([0], [])] == [text]
+            assert [n for n in range(n_redirects + 1) if world.known.get(name(n))] == list(range(learned))
 
 
 def test_a_redirect_to_what_is_known_is_not_followed():
@@ -203,25 +201,16 @@ RESPONSES = [
     (500, b"", None, Unreachable("HTTP 500")),
     (999, b"", None, Unreachable("HTTP 999")),
     (307, b"", RobotsTarget("http://a.test/x", None), Download("http://a.test/x")),
-    (
-        308,
-        b"",
-        RobotsTarget("http://b.test/robots.txt", "http://b.test"),
-        Download("http://b.test/robots.txt"),
-    ),
+    (308, b"", RobotsTarget("http://b.test/robots.txt", "http://b.test"), Download("http://b.test/robots.txt")),
     (302, b"", RobotsTarget("http://a.test/robots.txt", "http://a.test"), RobotsText(b"")),
-]
+]  # fmt: skip
 
 
 def test_what_a_response_means():
     for status, body, target, step in RESPONSES:
         fetches = RobotsFetches(known_robots())
-        assert fetches.responded(fetches.begin("http://a.test"), status, body, target, NOW) == step, (
-            status,
-            body,
-            target,
-            step,
-        )
+        with case(status, body, target):
+            assert fetches.responded(fetches.begin("http://a.test"), status, body, target, NOW) == step
 
 
 def test_of_a_long_text_whole_lines_are_read():
@@ -275,13 +264,9 @@ def test_how_long_it_holds():
         for text in finds:
             robots = known.learn("http://a.test", text, NOW)
             robots.is_unused = False
-        assert known.has_rules(robots, NOW + age) == has_rules, (finds, age, has_rules, is_due)
-        assert (known.get_current("http://a.test", NOW + age) is None) == is_due, (
-            finds,
-            age,
-            has_rules,
-            is_due,
-        )
+        with case(finds, age):
+            assert known.has_rules(robots, NOW + age) == has_rules
+            assert (known.get_current("http://a.test", NOW + age) is None) == is_due
 
 
 def test_an_old_text_holds_between_tries_for_30_days():

@@ -177,11 +177,8 @@ def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_el
     found = audit(target)
     assert found.violations == []
     assert found.cash + found.virtual == TOTAL
-    assert (found.queued, found.visited + found.failed, found.hosts) == (
-        result.waiting,
-        result.fetched,
-        result.hosts,
-    )
+    said = result.waiting, result.fetched, result.hosts
+    assert (found.queued, found.visited + found.failed, found.hosts) == said
     left, new = pages_of(store), pages_of(target)
     requests = {key for key, _ in store.scan(Family.REQUESTS)}
     hosts = {key for key, _ in store.scan(Family.HOSTS)}
@@ -211,23 +208,11 @@ def test_a_sound_job_loses_nothing_but_its_history():
     target, result = salvaged(store)
     old, new = pages_of(store), pages_of(target)
     assert old.keys() == new.keys()
-    assert (result.missing, result.unrequested, result.unnamed, result.uncertain, result.gaps) == (
-        0,
-        0,
-        0,
-        0,
-        {},
-    )
+    assert not any((result.missing, result.unrequested, result.unnamed, result.uncertain, result.gaps))
     for key, page in old.items():
         other = new[key]
-        assert (page.state, page.place, page.shift, page.priority, page.outcome) == (
-            other.state,
-            other.place,
-            other.shift,
-            other.priority,
-            other.outcome,
-        )
-        assert (page.visited_at, page.fetched, page.clicks) == (other.visited_at, other.fetched, other.clicks)
+        for name in ["state", "place", "shift", "priority", "outcome", "visited_at", "fetched", "clicks"]:
+            assert getattr(page, name) == getattr(other, name), name
         assert page.changes == other.changes or page.canonical
         if page.state == PageState.QUEUED:
             assert other.cash == pytest.approx(page.cash // 2, abs=2)
@@ -238,11 +223,8 @@ def test_a_sound_job_loses_nothing_but_its_history():
             key: value for key, value in rows.items() if family != Family.CONTENT or key[:1] in b"PTBSNLW"
         }
         assert rows
-    assert (
-        list(target.scan(Family.META, DIRECTORIES, b"M"))
-        == list(store.scan(Family.META, DIRECTORIES, b"M"))
-        != []
-    )
+    of_both = [list(each.scan(Family.META, DIRECTORIES, b"M")) for each in (target, store)]
+    assert of_both[0] == of_both[1] != []
     assert sum(data.count(b"outsider.test") for _, data in target.scan(Family.META)) == 1
     hosts = {key: unpack_host(data) for key, data in target.scan(Family.HOSTS)}
     for key, data in store.scan(Family.HOSTS):

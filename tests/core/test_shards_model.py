@@ -107,9 +107,7 @@ class Mail(RuleBasedStateMachine):
         self.stores = [MemoryStore() for _ in range(OF)]
         self.landed: list[list[Event]] = [[] for _ in range(OF)]
         self.letters: list[tuple[int, bytes]] = []  # on the wire, with the shards that they are for
-        self.words: list[
-            tuple[int, int, int]
-        ] = []  # acknowledgements: sender of the letters, receiver, number
+        self.words: list[tuple[int, int, int]] = []  # acknowledgements: sender of letters, receiver, number
         self.zombies: list[Process] = []
         self.processes = [self.opened(number) for number in range(OF)]
         for of in [*seeds, *(link(host) for host in HOSTS[::2])]:
@@ -250,12 +248,9 @@ class Mail(RuleBasedStateMachine):
             for other, process in enumerate(self.processes):
                 if other != at and step == "deliver" and at in process.shard.mail.waiting():
                     self.processes[at].shard.receive(process.shard.letters(at, n=1000), self.now)
-                elif (
-                    other != at
-                    and step == "words"
-                    and other in self.processes[at].shard.mail.received_landed()
-                ):
-                    process.shard.acknowledged(at, self.processes[at].shard.mail.received_landed()[other])
+                landed = self.processes[at].shard.mail.received_landed()
+                if other != at and step == "words" and other in landed:
+                    process.shard.acknowledged(at, landed[other])
         self.take_over(at, is_written=False, later=0, lives_on=False)
 
     @rule(at=SHARDS, gets=st.booleans())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.naming import case
 
 from scrapy_aopic.view.snapshot import (
     Connections,
@@ -215,15 +216,11 @@ def test_the_headline_has_twelve_words_at_most():
             now = seen(**changes)
             now = replace(now, rate=replace(now.rate, growth=growth), hosts=replace(now.hosts, tail=tail))
             headline = verdict(now).headline
-            assert 0 < len(headline.split()) <= 12, (limit, changes, growth, queue)
-            assert headline.endswith("."), (limit, changes, growth, queue)
-            if limit in HEADLINES and not headline.startswith(("Nothing answers", "Starting")):
-                assert headline == f"{HEADLINES[limit]}{queue * bool(now.pages.queued)}.", (
-                    limit,
-                    changes,
-                    growth,
-                    queue,
-                )
+            with case(limit, changes, growth, queue):
+                assert 0 < len(headline.split()) <= 12
+                assert headline.endswith(".")
+                if limit in HEADLINES and not headline.startswith(("Nothing answers", "Starting")):
+                    assert headline == f"{HEADLINES[limit]}{queue * bool(now.pages.queued)}."
 
 
 @pytest.mark.parametrize(
@@ -242,10 +239,8 @@ def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason, he
     found = verdict(closed)
     assert found.headline == headline
     assert f"({reason})" in found.sentence or not reason
-    assert (
-        "The command that started it, with the same job folder, goes on where it was: 500 pages"
-        in found.sentence
-    )
+    how = "The command that started it, with the same job folder, goes on where it was: 500 pages"
+    assert how in found.sentence
     assert "limited" not in found.sentence
     by_disk = replace(closed, limit="disk")
     assert ", when the disk limited it. " in verdict(by_disk).sentence
@@ -372,9 +367,8 @@ def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     assert ": 2 hosts last 20 min" in verdict(replace(now, hosts=replace(now.hosts, tail=tail))).headline
     end = forecast(now.pages, now.rate, tail=tail)
     assert end.seconds == 1200.0
-    assert end.because.startswith(
-        "a tail of 2 hosts has most of what is left, a page after each gap; to block some, or"
-    )
+    why = "a tail of 2 hosts has most of what is left, a page after each gap; to block some, or"
+    assert end.because.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -383,12 +377,8 @@ def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
         (0.05, [40.0], None, "the queue stays about as long as it is, so nothing says when it ends"),
         (0.5, [40.0], None, "the queue grows by 0.5 pages for each visit, so no end is in sight"),
         (None, [], None, "no page was fetched in the last seconds"),
-        (
-            None,
-            [40.0],
-            40.0,
-            "a tail of 1 host has most of what is left",
-        ),  # with a gap of more than the window
+        # With a gap of more than the window.
+        (None, [40.0], 40.0, "a tail of 1 host has most of what is left"),
         (-0.5, [], 50.0, "the queue is empty then if it shrinks on"),
     ],
 )
@@ -400,10 +390,8 @@ def test_a_forecast_is_made_only_if_something_says_it(growth, tail, seconds, wor
 
 def test_a_snapshot_alone_has_a_verdict_too():
     assert verdict(Snapshot(at=0.0)).limit == "done"
-    assert (
-        verdict(Snapshot(at=0.0, is_live=True, pages=PageCounts(queued=1), hosts=POLITE)).limit
-        == "politeness"
-    )
+    polite = Snapshot(at=0.0, is_live=True, pages=PageCounts(queued=1), hosts=POLITE)
+    assert verdict(polite).limit == "politeness"
 
 
 def test_a_line_has_progress_and_verdict():
@@ -448,13 +436,8 @@ def test_a_short_line_leaves_out_what_matters_least():
 
 def test_durations_in_words():
     for seconds, words in [
-        (0, "0 s"),
-        (59.4, "59 s"),
-        (60, "1 min"),
-        (3661, "1 h 1 min"),
-        (90000, "1 d 1 h"),
-        (86400, "1 d"),
-    ]:
+        (0, "0 s"), (59.4, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d"),
+    ]:  # fmt: skip
         assert duration(seconds) == words, (seconds, words)
 
 

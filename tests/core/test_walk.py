@@ -96,17 +96,13 @@ class Model:
     virtual: int = TOTAL
     order: int = 0
     pages: dict[bytes, Account] = field(default_factory=dict)
-    leased: dict[bytes, int] = field(
-        default_factory=dict
-    )  # pages in work, with the cash that they will spend
+    leased: dict[bytes, int] = field(default_factory=dict)  # with the cash that they will spend
     asked: dict[bytes, float] = field(default_factory=dict)  # leased hosts, and since when
     not_before: dict[bytes, float] = field(default_factory=dict)
     visited: dict[bytes, int] = field(default_factory=dict)  # per host
     fetched: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)  # per host and directory
     inside: Counter[bytes] = field(default_factory=Counter)  # fetched pages by the head of their branch
-    left: Counter[bytes] = field(
-        default_factory=Counter
-    )  # waiting pages of it that were linked to from elsewhere
+    left: Counter[bytes] = field(default_factory=Counter)  # waiting pages of it with a link from elsewhere
     left_to_lower: int = MOST_LOWERED
     claims: dict[bytes, list[bytes]] = field(default_factory=dict)  # visited repeats of pages that were not
 
@@ -162,11 +158,8 @@ class Model:
         return hosts
 
     def waiting(self) -> list[bytes]:
-        return [
-            key
-            for key, page in self.pages.items()
-            if page.state == PageState.QUEUED and key not in self.leased
-        ]
+        queued = (key for key, page in self.pages.items() if page.state == PageState.QUEUED)
+        return [key for key in queued if key not in self.leased]
 
     def class_of(self, key: bytes) -> tuple[int, int]:
         priority, number = divmod(self.pages[key].front_queue, N_FRONT_QUEUES)
@@ -516,15 +509,9 @@ def test_a_long_walk_by_dice(spending, max_active):
     dice = random.Random(f"{spending} {max_active}")
 
     def some_link() -> Link:
-        shift, again = dice.choice((0, 0, 0, 1, -1)), dice.random() < 0.1
-        return link(
-            dice.choice("abcdefghij"),
-            dice.randrange(20),
-            b"%d" % dice.randrange(3),
-            shift=shift,
-            priority=dice.choice(PRIORITIES),
-            again=again,
-        )
+        shift, again, priority = dice.choice((0, 0, 0, 1, -1)), dice.random() < 0.1, dice.choice(PRIORITIES)
+        host, number, request = dice.choice("abcdefghij"), dice.randrange(20), b"%d" % dice.randrange(3)
+        return link(host, number, request, shift=shift, priority=priority, again=again)
 
     def links() -> list[Link]:
         return [some_link() for _ in range(dice.randrange(9))]
@@ -545,18 +532,12 @@ def test_a_long_walk_by_dice(spending, max_active):
         elif step < 58:
             walk.defer_any(some_link(), dice.choice((0.5, 4.5)))
         elif step < 75 and walk.to_settle:
-            itself, outcome = (
-                dice.choice((None, None, False, True)),
-                dice.choice(("", "", "redirect", "http 404")),
-            )
+            itself = dice.choice((None, None, False, True))
+            outcome = dice.choice(("", "", "redirect", "http 404"))
             walk.settle(dice.randrange(9), links(), itself, dice.randrange(3), outcome)
         elif step < 81 and walk.to_settle:
-            walk.put_back(
-                dice.randrange(9),
-                dice.randrange(-1, 2),
-                dice.choice(PRIORITIES),
-                dice.choice((None, b"retry")),
-            )
+            shift, priority, request = map(dice.choice, ((-1, 0, 1), PRIORITIES, (None, b"retry")))
+            walk.put_back(dice.randrange(9), shift, priority, request)
         elif step < 84:
             walk.visit(links(), dice.randrange(9))
         elif step < 97:

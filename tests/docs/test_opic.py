@@ -58,18 +58,12 @@ def state_of(ledger: Ledger, pages: list[Page]) -> dict[str, Any]:
         "turn": totals.turn,
         "pages": [
             [
-                str(page.cash),
-                str(ledger.cash(page)),
-                str(page.history),
-                page.visits,
-                page.visited_turn,
-                str(in_window.weight(page)),
-                str(ever.weight(page)),
-                front_queue(ledger.cash(page)),
+                str(page.cash), str(ledger.cash(page)), str(page.history), page.visits, page.visited_turn,
+                str(in_window.weight(page)), str(ever.weight(page)), front_queue(ledger.cash(page)),
             ]
             for page in pages
         ],
-    }
+    }  # fmt: skip
 
 
 class Walk:

@@ -49,13 +49,8 @@ class Listens(Plain):
 )
 class SignalsOfSpider(Listens):
     told_of = (
-        "spider_opened",
-        "engine_started",
-        "item_scraped",
-        "spider_idle",
-        "spider_closed",
-        "engine_stopped",
-    )
+        "spider_opened", "engine_started", "item_scraped", "spider_idle", "spider_closed", "engine_stopped",
+    )  # fmt: skip
 
 
 @signal(
@@ -76,15 +71,9 @@ class SignalsOfSpider(Listens):
 )
 class SignalsOfRequest(Listens):
     told_of = (
-        "request_scheduled",
-        "request_reached_downloader",
-        "headers_received",
-        "bytes_received",
-        "response_downloaded",
-        "request_left_downloader",
-        "response_received",
-        "request_dropped",
-    )
+        "request_scheduled", "request_reached_downloader", "headers_received", "bytes_received",
+        "response_downloaded", "request_left_downloader", "response_received", "request_dropped",
+    )  # fmt: skip
 
 
 @signal(

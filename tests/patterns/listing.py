@@ -132,18 +132,9 @@ class Pattern:
 
 
 FILES = (
-    "callbacks",
-    "waiting",
-    "failures",
-    "hooks",
-    "sessions",
-    "requesting",
-    "spiders_of_scrapy",
-    "events",
-    "services",
-    "projects",
-    "commands",
-)
+    "callbacks", "waiting", "failures", "hooks", "sessions", "requesting", "spiders_of_scrapy", "events",
+    "services", "projects", "commands",
+)  # fmt: skip
 """Files with patterns, in the order of the docs."""
 
 PATTERNS: dict[str, Pattern] = {}

@@ -31,14 +31,9 @@ QUICK = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0.01, "AOPIC_MAX_BACKOFF
 """Gaps so short that nobody waits for them."""
 
 COUNTED = (
-    "retry/count",
-    "retry/max_reached",
-    "httperror/response_ignored_count",
-    "item_dropped_count",
-    "dupefilter/filtered",
-    "offsite/filtered",
-    "request_depth_max",
-)
+    "retry/count", "retry/max_reached", "httperror/response_ignored_count", "item_dropped_count",
+    "dupefilter/filtered", "offsite/filtered", "request_depth_max",
+)  # fmt: skip
 """Stats of Scrapy's that are compared, besides those of the pattern."""
 
 

@@ -385,14 +385,7 @@ class _Command:
         self._n.unlink(missing_ok=True)
         self.process = processes.start(
             [
-                sys.executable,
-                str(SCRIPT),
-                str(at),
-                str(int(number)),
-                str(self._n),
-                "aopic",
-                *line,
-                "-s",
+                sys.executable, str(SCRIPT), str(at), str(int(number)), str(self._n), "aopic", *line, "-s",
                 "AOPIC_REDIS_LOCK_TIMEOUT=1",
             ],
             cwd=place.folder,
@@ -400,7 +393,7 @@ class _Command:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        )  # fmt: skip
         self.said = ""
 
     def end(self) -> int:

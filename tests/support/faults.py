@@ -232,24 +232,10 @@ def kill_often(workers: Workers, rng: random.Random) -> list[float]:
 FAULTS: dict[str, Fault] = {
     fault.__name__.replace("_", "-"): fault
     for fault in (
-        kill_one,
-        kill_two,
-        kill_all,
-        freeze,
-        kill_server,
-        restart_server,
-        shut_server_down,
-        cut_log,
-        fail_over,
-        cut_network,
-        stall_network,
-        blink,
-        lose_reply,
-        fill_memory,
-        come_and_go,
-        kill_often,
+        kill_one, kill_two, kill_all, freeze, kill_server, restart_server, shut_server_down, cut_log,
+        fail_over, cut_network, stall_network, blink, lose_reply, fill_memory, come_and_go, kill_often,
     )
-}
+}  # fmt: skip
 """All of them, by name."""
 
 

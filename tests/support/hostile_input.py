@@ -43,18 +43,8 @@ MARKUP = (
 )  # fmt: skip
 
 CHARSETS = (
-    "utf-16",
-    "utf-32",
-    "utf-7",
-    "nonsense",
-    "idna",
-    "punycode",
-    "zlib",
-    "hex",
-    "rot13",
-    "\xff",
-    "undefined",
-)
+    "utf-16", "utf-32", "utf-7", "nonsense", "idna", "punycode", "zlib", "hex", "rot13", "\xff", "undefined",
+)  # fmt: skip
 
 LOCATIONS = (
     "", "http://[", "http://:99999999/", "//", "///", "javascript:x", "file:///etc/passwd", "ftp://ftp.test/", "\xff\xfe",

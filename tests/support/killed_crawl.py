@@ -54,11 +54,8 @@ def check_log(log: list[Entry], kills: list[float]) -> None:
     assert len(pages) == N_HOSTS * N_PAGES
     for entries in pages.values():
         for first, second in pairwise(entries):
-            assert any(first.start - TAKEN_UP <= kill <= second.start for kill in kills), (
-                first,
-                second,
-                kills,
-            )
+            is_between = any(first.start - TAKEN_UP <= kill <= second.start for kill in kills)
+            assert is_between, (first, second, kills)
     polite = audit(log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
@@ -68,15 +65,10 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment of a crawl by way of *proxy*."""
     values = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": folder,
-        "AOPIC_POLITENESS_FACTOR": FACTOR,
-        "AOPIC_DURABILITY": 100,
-        "LOG_LEVEL": "ERROR",
-        "REMOTE_CONTROL_ENABLED": False,
-        "TELNETCONSOLE_ENABLED": False,
-        **settings,
-    }
+        "SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": FACTOR,
+        "AOPIC_DURABILITY": 100, "LOG_LEVEL": "ERROR", "REMOTE_CONTROL_ENABLED": False,
+        "TELNETCONSOLE_ENABLED": False, **settings,
+    }  # fmt: skip
     options = [option for name, value in values.items() for option in ("-s", f"{name}={value}")]
     line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
     return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}

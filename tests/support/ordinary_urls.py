@@ -32,24 +32,9 @@ ESCAPES = (
     "%7f", "%zz", "%4", "%", "%%34",
 )  # fmt: skip
 NAMES = (
-    "a",
-    "b",
-    "c",
-    "id",
-    "a-b",
-    "a.b",
-    "a1",
-    "A",
-    "z",
-    "x[]",
-    "x%5B%5D",
-    "é",
-    "",
-    "utm_source",
-    "sid",
-    "PHPSESSID",
-    "_ga",
-)
+    "a", "b", "c", "id", "a-b", "a.b", "a1", "A", "z", "x[]", "x%5B%5D", "é", "", "utm_source", "sid",
+    "PHPSESSID", "_ga",
+)  # fmt: skip
 VALUES = (
     "", "1", "2", "abc", "a+b", "a%20b", "%C3%A9", "x=y", "a/b", "http://h/?x", "a%26b", "lit3py55t21z5v55vlm25s55", "z%3", "%00",
     "a;b", "{x}|^`", "\\", "'", "é", "/./", "xn--",

@@ -117,18 +117,8 @@ class StoreContract:
 
     def test_a_scan_is_in_the_order_of_unsigned_bytes(self, store: Store) -> None:
         keys = [
-            b"\x7f",
-            b"\x80",
-            b"a",
-            b"ab",
-            b"a\x00",
-            b"b",
-            b"\x00",
-            b"\x00\x00",
-            b"\xff",
-            b"\xff\xff",
-            b"A",
-        ]
+            b"\x7f", b"\x80", b"a", b"ab", b"a\x00", b"b", b"\x00", b"\x00\x00", b"\xff", b"\xff\xff", b"A",
+        ]  # fmt: skip
         write(store, Family.QUEUE, {key: key[::-1] for key in keys})
         assert list(store.scan(Family.QUEUE)) == [(key, key[::-1]) for key in sorted(keys)]
 

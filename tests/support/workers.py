@@ -77,14 +77,9 @@ class Workers:
         self._folder = folder
         self._spider = spider
         self._settings: dict[str, object] = {
-            "AOPIC_STORE": "redis",
-            "AOPIC_REDIS_LOCK_TIMEOUT": lock_timeout,
-            "AOPIC_DURABILITY": 50,
-            "AOPIC_SHARDS": SHARDS,
-            "LOG_LEVEL": "INFO",
-            "JOBDIR": "",
-            **settings,
-        }
+            "AOPIC_STORE": "redis", "AOPIC_REDIS_LOCK_TIMEOUT": lock_timeout, "AOPIC_DURABILITY": 50,
+            "AOPIC_SHARDS": SHARDS, "LOG_LEVEL": "INFO", "JOBDIR": "", **settings,
+        }  # fmt: skip
         self.lock_timeout = lock_timeout
         self.redis = redis
         self.web = web

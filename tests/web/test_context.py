@@ -137,17 +137,9 @@ def test_text_behind_whatever_is_skipped_is_read():
 
 
 NAMES = (
-    "a href=x1",
-    "a href='x2' title=t",
-    "a",
-    "p",
-    "h1",
-    "b",
-    "div hidden",
-    "i style='display:none'",
-    "noscript",
-    "template",
-)
+    "a href=x1", "a href='x2' title=t", "a", "p", "h1", "b", "div hidden", "i style='display:none'",
+    "noscript", "template",
+)  # fmt: skip
 TREES = st.recursive(
     st.sampled_from(
         ["w", " v ", "<!-- a > b -->", "<br>", "<img alt=u>", "&lt;z&gt;", "<script>a<b</script>", ""]

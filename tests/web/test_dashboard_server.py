@@ -80,16 +80,9 @@ def test_cookies_of_other_applications_do_not_matter(serve_dashboard):
     served = serve_dashboard()
     own, old = f"aopic-{served.port}={TOKEN}", f"aopic-{served.port}=old"
     odd = [
-        "bad[]=1",
-        'settings={"a": [1, 2], "b": "c"}',
-        "=",
-        "novalue",
-        "a=b=c; ;; d",
-        "ü=ö",
-        '"',
-        "a b=c d",
+        "bad[]=1", 'settings={"a": [1, 2], "b": "c"}', "=", "novalue", "a=b=c; ;; d", "ü=ö", '"', "a b=c d",
         "@=%",
-    ]
+    ]  # fmt: skip
     for others in (*odd, "aopic=1", "aopic-1=x", "$Version=1"):
         for cookies in (f"{others}; {own}", f"{own}; {others}", f"{others};{own};{others}", f"{old}; {own}"):
             assert served.get("/echo", token=None, Cookie=cookies).status == 200, cookies
@@ -127,13 +120,8 @@ def test_each_run_has_a_token_of_its_own():
 def test_only_names_of_this_machine_are_its_own(serve_dashboard):
     served = serve_dashboard()
     for host in (
-        "evil.example",
-        "127.0.0.1.evil.example",
-        "evil.example:80",
-        "",
-        "[::2]",
-        "localhost@evil.example",
-    ):
+        "evil.example", "127.0.0.1.evil.example", "evil.example:80", "", "[::2]", "localhost@evil.example",
+    ):  # fmt: skip
         response = served.get("/echo", Host=host)
         assert response.status == 403, host
         assert "AOPIC_DASHBOARD" in response.text
@@ -287,14 +275,8 @@ def test_paths_lead_nowhere_else(serve_dashboard):
         "/./",
     )
     for path in (
-        *up,
-        "//etc/passwd",
-        "/etc/passwd",
-        "http://127.0.0.1/etc/passwd",
-        "/echo%00",
-        "/index.html",
-        "*",
-    ):
+        *up, "//etc/passwd", "/etc/passwd", "http://127.0.0.1/etc/passwd", "/echo%00", "/index.html", "*",
+    ):  # fmt: skip
         assert served.get(path).status == 404, path
 
 

@@ -131,18 +131,11 @@ class Workers:
         self.url = redis.url
         self.address = Address("aopic:follow", self.url)
         settings = {
-            "SCHEDULER": "scrapy_aopic.Scheduler",
-            "AOPIC_STORE": "redis",
-            "AOPIC_SHARDS": SHARDS,
-            "REDIS_URL": redis.url,
-            "AOPIC_DASHBOARD": "127.0.0.1:0",
-            "AOPIC_DASHBOARD_TOKEN": TOKEN,
-            "AOPIC_DURABILITY": 50,
-            "AOPIC_REDIS_LOCK_TIMEOUT": 3,
-            "AOPIC_POLITENESS_FACTOR": 3,
-            "AOPIC_MAX_WAIT": 60,
-            "ROBOTSTXT_OBEY": False,
-        }
+            "SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "redis", "AOPIC_SHARDS": SHARDS,
+            "REDIS_URL": redis.url, "AOPIC_DASHBOARD": "127.0.0.1:0", "AOPIC_DASHBOARD_TOKEN": TOKEN,
+            "AOPIC_DURABILITY": 50, "AOPIC_REDIS_LOCK_TIMEOUT": 3, "AOPIC_POLITENESS_FACTOR": 3,
+            "AOPIC_MAX_WAIT": 60, "ROBOTSTXT_OBEY": False,
+        }  # fmt: skip
         spider = Path(__file__).parents[1] / "support" / "follow_spider.py"
         line = [sys.executable, "-m", "scrapy", "runspider", str(spider)]
         line += [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
