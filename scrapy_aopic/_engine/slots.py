@@ -28,7 +28,8 @@ from scrapy import Request, signals
 from scrapy.core.downloader import Slot
 
 from scrapy_aopic.core.politeness import Gap
-from scrapy_aopic.web.meta import OWN_SLOT, SERVER_SECONDS, SLOT, slot_key
+from scrapy_aopic.web.meta import OWN_SLOT, SERVER_SECONDS, slot_key
+from scrapy_aopic.web.request_rows import SLOT
 
 from .connections import watch_connections
 from .private import Downloader, downloader_of

@@ -54,8 +54,9 @@ from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.settings import read_values
 from scrapy_aopic.web.content_usage import NOTHING, TDMREP, Stated
-from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
+from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, STATED_USAGE, slot_key
 from scrapy_aopic.web.origins import TDMREP_JSON, file_key, host_name, origin_of, origin_of_file
+from scrapy_aopic.web.request_rows import SLOT
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 from scrapy_aopic.web.tdmrep import TdmRules
 
@@ -160,7 +161,7 @@ class RobotsMiddleware:
             goes_back = True
         if pacer is not None and goes_back:
             self._count("aopic/robots/put_back")
-            pacer.wait_for_robots()
+            pacer.crawl.counters.defer("robots.txt")
             return request.copy()
         robots.is_unused = False
         if tdm is not None:

@@ -21,15 +21,6 @@ from .model import load_model, save_model
 from .scorers import LinkScorer, LinkText, PageScorer, PageSeen
 
 __all__ = [
-    "BatchJudge",
-    "ExamplePage",
-    "JudgedPage",
-    "LinkScorer",
-    "LinkText",
-    "PageScorer",
-    "PageSeen",
-    "load_model",
-    "read_folder",
-    "save_model",
-    "train",
-]
+    "BatchJudge", "ExamplePage", "JudgedPage", "LinkScorer", "LinkText", "PageScorer", "PageSeen",
+    "load_model", "read_folder", "save_model", "train",
+]  # fmt: skip

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.records import QUEUED, Link, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
-from scrapy_aopic.web.meta import SEED, SLOT, TAG, TRIES
+from scrapy_aopic.web.meta import SEED, TAG, TRIES
 from scrapy_aopic.web.request_codec import decode, forget_transfer
-from scrapy_aopic.web.request_rows import IN_MEMORY, purpose_of
+from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, purpose_of
 
 from .error_handler import guarded
 

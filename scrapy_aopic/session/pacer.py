@@ -273,12 +273,6 @@ class JobPacer(Pacer):
     def _down(self, request: Request) -> int:
         return self.crawl.down(host_key(slot_key(request)), request_origin(request))
 
-    # -- robots.txt
-
-    def wait_for_robots(self) -> None:
-        """A page goes back to the queue because of its robots.txt."""
-        self.crawl.counters.defer("robots.txt")
-
 
 class MemoryPacer(Pacer):
     """Remembers the pace of the hosts that were used last, in this process only.

@@ -31,7 +31,8 @@ from scrapy_aopic.web.content_usage import (
     read_usage,
 )
 from scrapy_aopic.web.languages import declared_language
-from scrapy_aopic.web.meta import CONTENT_USAGE, OTHER_LANGUAGE, PURPOSE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
+from scrapy_aopic.web.meta import CONTENT_USAGE, OTHER_LANGUAGE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
+from scrapy_aopic.web.request_rows import PURPOSE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
 from .stats import FirstOnly
@@ -48,19 +49,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COUNTED = frozenset(
-    [
-        "noindex",
-        "nofollow",
-        "noarchive",
-        "nosnippet",
-        "noimageindex",
-        "notranslate",
-        "unavailable_after",
-        "noai",
-        "noimageai",
-    ]
-)
+_COUNTED = frozenset((
+    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate", "unavailable_after",
+    "noai", "noimageai",
+))  # fmt: skip
 """Rules whose pages are counted: a page may have any words."""
 
 

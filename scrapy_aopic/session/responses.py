@@ -18,7 +18,7 @@ from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.request_errors import AttributesError, CodingsError, RefusedError
 from scrapy_aopic.web.content_types import content_type
 from scrapy_aopic.web.http_dates import changed_at
-from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
+from scrapy_aopic.web.meta import RELOADED, SITEMAP
 from scrapy_aopic.web.page_text import comparable_text, read_text
 from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
@@ -26,7 +26,7 @@ from scrapy_aopic.web.parse_limits import (
     is_packed_too_often,
     too_many_attributes,
 )
-from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.web.request_rows import PURPOSE, url_of
 
 from .compared import main_text_of
 from .error_handler import guarded

@@ -14,9 +14,9 @@ from scrapy_aopic.core.records import Link, Page
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.seeds.inbox import Inbox
 from scrapy_aopic.view.dropped import REASONS
-from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
+from scrapy_aopic.web.meta import SEED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
-from scrapy_aopic.web.request_rows import encode_url
+from scrapy_aopic.web.request_rows import PURPOSE, SEEDED, encode_url
 
 from .stats import FirstOnly
 

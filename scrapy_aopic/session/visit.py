@@ -21,7 +21,8 @@ from scrapy_aopic.request_errors import RefusedError
 from scrapy_aopic.web.chain_cookies import ChainCookies
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.context import PageContext, path_of
-from scrapy_aopic.web.meta import SLOT, TAG
+from scrapy_aopic.web.meta import TAG
+from scrapy_aopic.web.request_rows import SLOT
 
 if TYPE_CHECKING:
     from .links.found_link import FoundLink

@@ -492,20 +492,9 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Limit = Literal[
-    "elsewhere",
-    "stopped",
-    "done",
-    "paused",
-    "pause",
-    "control",
-    "network",
-    "disk",
-    "machine",
-    "spider",
-    "connections",
-    "politeness",
-    "none",
-]
+    "elsewhere", "stopped", "done", "paused", "pause", "control", "network", "disk", "machine", "spider",
+    "connections", "politeness", "none",
+]  # fmt: skip
 """The limit of a crawl, in a word (:mod:`.verdict`); ``none`` if none was found, as in the first moments."""
 
 

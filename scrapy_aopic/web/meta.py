@@ -11,38 +11,10 @@ from typing import TYPE_CHECKING
 from scrapy.utils.httpobj import urlparse_cached
 
 from .origins import origin_of
-from .request_rows import PURPOSE, SEEDED, SLOT
+from .request_rows import SLOT
 
 if TYPE_CHECKING:
     from scrapy import Request
-
-__all__ = [
-    "CONTENT_USAGE",
-    "COPY_OF",
-    "DONT_RETRY",
-    "DOWN",
-    "DUPLICATE_OF",
-    "FOUND",
-    "NOT_YET",
-    "OTHER_LANGUAGE",
-    "OWN_SLOT",
-    "PROXY_FAILURES",
-    "PURPOSE",
-    "RECEIVED",
-    "RELEVANCE",
-    "RELOADED",
-    "ROBOTS_MARKS",
-    "SEED",
-    "SEEDED",
-    "SERVER_SECONDS",
-    "SITEMAP",
-    "SLOT",
-    "STATED_USAGE",
-    "TAG",
-    "TRIES",
-    "request_origin",
-    "slot_key",
-]
 
 RECEIVED = "_aopic_received"
 """Key of ``Request.meta`` that counts the bytes of a robots.txt that have come."""

@@ -151,11 +151,6 @@ def _all_of(address: Address) -> tuple[Address, ...]:
     return (address, *others)
 
 
-def is_public(address: Address) -> bool:
-    """Whether *address* is one of the Internet's, whoever asks."""
-    return all(map(_is_public, _all_of(address)))
-
-
 def _is_public(address: Address) -> bool:
     return (
         address.is_global
@@ -317,4 +312,6 @@ def _plain(host: str) -> str:
 def _is_public_host(host: str) -> bool:
     """Whether *host* is public as far as its text shows."""
     address = literal_address(host)
-    return not _is_local_name(host) if address is None else is_public(address)
+    if address is None:
+        return not _is_local_name(host)
+    return all(map(_is_public, _all_of(address)))

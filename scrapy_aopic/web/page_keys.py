@@ -19,7 +19,8 @@ from scrapy.utils.request import RequestFingerprinter, RequestFingerprinterProto
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 
-from .meta import OWN_SLOT, SLOT, slot_key
+from .meta import OWN_SLOT, slot_key
+from .request_rows import SLOT
 from .url_keys import key_of_parts, key_of_plain_url, key_of_url
 from .urls import REMEMBERED, SHORT, plain_host
 

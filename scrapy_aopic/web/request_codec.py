@@ -26,14 +26,12 @@ from .meta import (
     DUPLICATE_OF,
     FOUND,
     OWN_SLOT,
-    PURPOSE,
     RELEVANCE,
     ROBOTS_MARKS,
-    SLOT,
     STATED_USAGE,
     TAG,
 )
-from .request_rows import pack_values, purpose_line, purpose_named, values_of
+from .request_rows import PURPOSE, SLOT, pack_values, purpose_line, purpose_named, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

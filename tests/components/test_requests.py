@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 
-from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
+from scrapy_aopic.web.meta import OWN_SLOT, slot_key
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
@@ -26,7 +26,7 @@ from scrapy_aopic.web.request_codec import (
     encode,
     forget_transfer,
 )
-from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.web.request_rows import SLOT, url_of
 
 
 class Caller(Spider):

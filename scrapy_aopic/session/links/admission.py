@@ -13,8 +13,8 @@ from scrapy_aopic.request_errors import UnwantedTypeError
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read_normaliser, read_values
 from scrapy_aopic.web.content_types import declared_type
-from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.networks import Networks
+from scrapy_aopic.web.request_rows import PURPOSE, SEEDED
 from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import JudgedUrl, Normaliser
 
