@@ -36,7 +36,7 @@ from .place.folder_place import WORKER, FolderPlace, worker_number
 from .place.paths import check_job_folder, store_folder
 from .session.worker_link import COUNTS, MARK
 from .settings import read_address, read_values
-from .storage import Address, lock_job
+from .storage import Address, closing_all, lock_job
 from .storage.folder_workers import board_address, clear_board, forget_worker, is_locked
 from .storage.registry import SERVER
 from .view.shard_states import read_states
@@ -180,10 +180,7 @@ class Workers:
             if self._settings.getbool("STATS_DUMP"):
                 self._log(logging.INFO, "Sums of their stats:\n%(stats)s", stats=pformat(dict(self.stats)))
             if read_values(self._settings).report and self._place.has_job():
-                with ExitStack() as opened:
-                    stores = self._place.open_snapshots()
-                    for store in stores:
-                        opened.callback(store.close)
+                with closing_all(self._place.open_snapshots()) as stores:
                     print_report(self._place if self._given else None, *stores)
         return self._code
 

@@ -189,7 +189,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     arguments = _check_arguments(opts)
     tables = _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
-    if not (opts.seeds or read_values(settings).seeds or job.may_have_seeds()):
+    folder = job.place.folder
+    if not (opts.seeds or read_values(settings).seeds or folder is None or folder.exists()):
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
     if is_worker:
         return _crawl_as_worker(settings, {**arguments, "seeds": job.urls}, tables)
@@ -499,10 +500,6 @@ class _Job:
         else:
             self.place.check()
             settings.set("JOBDIR", str(self.place), "cmdline")
-
-    def may_have_seeds(self) -> bool:
-        """Whether it may have something to do without seeds of the command."""
-        return self.place.folder is None or self.place.folder.exists()
 
     def begin(self) -> None:
         """Make its folder, if it is in one, and let the lists of seeds wait in it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, storage_errors
@@ -19,7 +19,7 @@ from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.storage import copy_store, lock_job
+from scrapy_aopic.storage import closing_all, copy_store, lock_job
 from scrapy_aopic.storage.lock import killed_task, sync_names
 
 if TYPE_CHECKING:
@@ -131,12 +131,9 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
     copy_beside(source, copy)  # before the snapshots: a list that is taken up to its end is removed
     sharding = source.read_sharding()
     with (
-        ExitStack() as opened,
+        closing_all(source.open_snapshots()) as stores,
         tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
     ):
-        stores = source.open_snapshots()
-        for store in stores:
-            opened.callback(store.close)
         taken, waiting = read_offsets(stores[0]).names, source.seed_names()
         for path in lists(seeds_folder(target)):
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot

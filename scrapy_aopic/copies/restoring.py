@@ -19,7 +19,7 @@ from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
-from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.storage.opening import closing_all, open_store_at
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
@@ -66,12 +66,10 @@ def restore(
     place.note_moved("")
     n, sharding = 0, copy.read_sharding()
     with (
+        closing_all(copy.open_snapshots()) as stores,
         ExitStack() as opened,
         tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
     ):
-        stores = copy.open_snapshots()
-        for store in stores:
-            opened.callback(store.close)
         put_beside(copy, place)  # first: it is part of it
 
         def put(store: Store, where: Address, name: str) -> Store:

@@ -24,7 +24,7 @@ from .revisits.revisits import may_come_back
 from .shards.mail import balance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .order import Order
 
@@ -201,15 +201,8 @@ class _Auditor:
         host = stored.host or HostRecord("")
         for name in ("queued", "visited"):
             says, has = getattr(host, name), getattr(counted, name)
-            self._expect(
-                says == has,
-                "host {} ({}) says {} {} pages, but has {}",
-                host.name,
-                stored.key,
-                says,
-                name,
-                has,
-            )
+            said = "host {} ({}) says {} {} pages, but has {}"
+            self._expect(says == has, said, host.name, stored.key, says, name, has)
         if stored.host is not None:
             self._result.hosts += 1
             self._report_wrong(f"host {host.name!r}", stored.key, record_checks.wrong_host(stored.key, host))
@@ -252,11 +245,8 @@ class _Auditor:
         if page.is_claimed and not page.visits and not walk.has_claims(self._store, key):
             expect(False, "page {} waits for pages that are to be merged with it, and there are none", key)
         if page.canonical:
-            expect(
-                walk.is_emptied(page),
-                "page {} was merged into another one, but is not visited and empty",
-                key,
-            )
+            is_right = walk.is_emptied(page)
+            expect(is_right, "page {} was merged into another one, but is not visited and empty", key)
             expect(walk.has_root(self._store, page), "page {} was merged, but no page stands for it", key)
 
     def _check_visited(self, key: bytes, page: Page, *, has_request: bool) -> None:
@@ -270,6 +260,10 @@ class _Auditor:
             self._expect(
                 is_right, "page {} is one more request for a page, and holds cash that it cannot spend", key
             )
+
+    def _expect_same(self, one: int | Sequence[int], other: int | Sequence[int], text: str) -> None:
+        """Count a violation, which is *text* with both of them in it, unless they are the same."""
+        self._expect(one == other, text, one, other)
 
     def _report_wrong(self, what: str, key: bytes, wrong: str) -> None:
         """Count a violation if something is *wrong* with *what*, under *key*."""
@@ -304,37 +298,20 @@ class _Auditor:
         tally, ledger, expect = self.tally, self._saved.ledger, self._expect
         whole, right = tally.cash + ledger.virtual, ledger.whole
         expect(whole == right, "all cash is {} units, not {}: {} too many", whole, right, whole - right)
-        balance = balance_of(self._store)
-        expect(
-            balance == ledger.balance, "mail brought {} units, but {} are recorded", balance, ledger.balance
+        self._expect_same(
+            balance_of(self._store), ledger.balance, "mail brought {} units, but {} are recorded"
         )
-        history, members = tally.history, tally.members
-        expect(history == ledger.history, "histories add up to {}, not {}", history, ledger.history)
-        new = ledger.new
-        expect(tally.new.cash == new.cash, "new pages hold {} units, not {}", tally.new.cash, new.cash)
-        expect(
-            tally.new.members == new.members,
-            "classes have {} new pages, not {}",
-            tally.new.members,
-            new.members,
-        )
-        expect(members == ledger.members, "classes have {} pages, not {}", members, ledger.members)
+        self._expect_same(tally.history, ledger.history, "histories add up to {}, not {}")
+        self._expect_same(tally.new.cash, ledger.new.cash, "new pages hold {} units, not {}")
+        self._expect_same(tally.new.members, ledger.new.members, "classes have {} new pages, not {}")
+        self._expect_same(tally.members, ledger.members, "classes have {} pages, not {}")
         for name in ("queued", "visited", "failed", "hosts"):
             recorded, counted = getattr(self._saved, name), getattr(self._result, name)
             expect(recorded == counted, "{} {} are recorded, but {} are stored", recorded, name, counted)
-        expect(
-            self._saved.visits == tally.visits,
-            "{} pages are said to be visited or to have failed, but {} are",
-            self._saved.visits,
-            tally.visits,
-        )
-        newcomers = ledger.newcomers[1]
-        expect(
-            newcomers <= tally.again,
-            "{} pages are said to be visited twice, but {} are",
-            newcomers,
-            tally.again,
-        )
+        said = "{} pages are said to be visited or to have failed, but {} are"
+        self._expect_same(self._saved.visits, tally.visits, said)
+        newcomers, again = ledger.newcomers[1], tally.again
+        expect(newcomers <= again, "{} pages are said to be visited twice, but {} are", newcomers, again)
         clock = self._store.get_many(Family.META, (layout.CLOCK_KEY,))[0]
         if clock is not None:
             self._report_wrong("the clock", layout.CLOCK_KEY, record_checks.wrong_value(clock))
@@ -347,26 +324,18 @@ class _Auditor:
             return
         if not counters.is_whole:
             return
-        recorded = counters.visits
-        self._expect(
-            recorded == self._visits, "{} visits are counted, but pages have {}", recorded, self._visits
-        )
+        self._expect_same(counters.visits, self._visits, "{} visits are counted, but pages have {}")
         for name, n in self._outcomes.items():
             says = counters.outcomes.get(name, 0)
             if name == "page":  # the pages do not say what their owners ask
                 says += sum(counters.outcomes.get(mark, 0) for mark in MARKS)
-            # A page becomes a duplicate when the other one was visited.
-            self._expect(
-                n <= says or name == "duplicate",
-                "{} visits are counted that ended with {!r}, but {} pages have",
-                says,
-                name,
-                n,
-            )
+            if name != "duplicate":  # which a page becomes when the other one was visited
+                said = "{} visits are counted that ended with {!r}, but {} pages have"
+                self._expect(n <= says, said, says, name, n)
 
     def _check_queue(self) -> None:
         n = sum(1 for _ in self._store.scan(Family.QUEUE))
-        self._expect(n == self.tally.queued, "{} queue rows for {} queued pages", n, self.tally.queued)
+        self._expect_same(n, self.tally.queued, "{} queue rows for {} queued pages")
         if n == self.indexed[Family.QUEUE]:  # each belongs to a page
             return
         for chunk in walk.chunks(self._store.scan(Family.QUEUE)):

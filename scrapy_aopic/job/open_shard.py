@@ -19,8 +19,6 @@ from .commit_thread import JointCommits, ShardCommits, WatchedStore
 from .side_files import SideFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
 
@@ -78,7 +76,7 @@ class OpenShard:
                 self.shard,
                 clock,
                 offsets=self.offsets,
-                joint=JointCommits(_run_here, one_by_one, SideFiles()),
+                joint=JointCommits(lambda task, *args: task(*args), one_by_one, SideFiles()),
                 interval=interval,
                 shift=shift,
                 within=policy.commit_within,
@@ -141,8 +139,3 @@ class OpenShard:
     def close(self) -> None:
         """Let others have it. May take long, and may be called by any thread."""
         self.store.close()
-
-
-def _run_here(task: Callable[..., object], *args: object) -> None:
-    """Run *task* in the thread of the caller."""
-    task(*args)

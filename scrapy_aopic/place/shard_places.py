@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.revisits.rounds import last_round
 from scrapy_aopic.core.shards.cut import ShardId
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
-from scrapy_aopic.storage import Address, exists, note_server
+from scrapy_aopic.storage import Address, closing_all, exists, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
 from scrapy_aopic.storage.folder_workers import await_end, registry_of
 from scrapy_aopic.storage.homes import claim, machine_path, read_homes
@@ -92,10 +92,7 @@ class ShardPlaces:
 
     def last_round(self) -> tuple[int, float, float]:
         """Number, beginning and end of the last round of revisits that the shards know; the end is 0 if it is not over."""
-        with suppress(StorageError), ExitStack() as opened:  # one was never open
-            stores = self._snapshots()
-            for store in stores:
-                opened.callback(store.close)
+        with suppress(StorageError), closing_all(self._snapshots()) as stores:  # one was never open
             return last_round(stores)
         return 0, 0.0, 0.0
 

@@ -17,7 +17,7 @@ from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.remote_files import is_remote, version_of
 from scrapy_aopic.storage.known_bodies import Body, is_digest
 from scrapy_aopic.storage.named_files import is_file
-from scrapy_aopic.storage.store_folder import open_kept
+from scrapy_aopic.storage.store_folder import open_beside
 
 from .earlier_crawl import SCHEMES, beginning
 from .seed_lists import Row, is_list_url
@@ -40,7 +40,7 @@ def checking(folder: Path, sources: Sequence[str], options: object, scheme: str)
     """
     state = repr(([_state(source) for source in sources], options, scheme))
     name = hashlib.blake2b(state.encode(), digest_size=12).hexdigest()
-    file, path = open_kept(folder / f"{name}.checked")
+    file, path = open_beside(folder / f"{name}.checked", keeps=True)
     is_over = False
     try:
         with file:

@@ -27,28 +27,19 @@ from __future__ import annotations
 from .address import Address
 from .copying import arrange, copy_store, finish_store, make_store
 from .lock import lock_job, lock_store
-from .opening import check_in_folder, exists, note_server, open_for_salvage, open_snapshot, open_store
+from .opening import (
+    check_in_folder,
+    closing_all,
+    exists,
+    note_server,
+    open_for_salvage,
+    open_snapshot,
+    open_store,
+)
 from .registry import Backend, Compacts, Locked, Salvages, VerifiesStructure, is_safe, use
 
 __all__ = [
-    "Address",
-    "Backend",
-    "Compacts",
-    "Locked",
-    "Salvages",
-    "VerifiesStructure",
-    "arrange",
-    "check_in_folder",
-    "copy_store",
-    "exists",
-    "finish_store",
-    "is_safe",
-    "lock_job",
-    "lock_store",
-    "make_store",
-    "note_server",
-    "open_for_salvage",
-    "open_snapshot",
-    "open_store",
-    "use",
-]
+    "Address", "Backend", "Compacts", "Locked", "Salvages", "VerifiesStructure", "arrange", "check_in_folder", "closing_all",
+    "copy_store", "exists", "finish_store", "is_safe", "lock_job", "lock_store", "make_store", "note_server",
+    "open_for_salvage", "open_snapshot", "open_store", "use",
+]  # fmt: skip

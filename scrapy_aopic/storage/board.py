@@ -17,10 +17,10 @@ from scrapy_aopic.exceptions import StorageError
 from .address import BOARD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from .redis.connection import Argument, Reply
+    from .redis.connection import Argument, Command, Reply
 
 _PATIENCE = 10.0
 """Seconds that another worker may hold the file: ten thousand times what a turn takes."""
@@ -57,7 +57,7 @@ class FileBoard:
         """Its run."""
         return run or self.run
 
-    def ask(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def ask(self, *commands: Command) -> list[Reply]:
         """The replies to *commands*, which are carried out as one.
 
         Raises:

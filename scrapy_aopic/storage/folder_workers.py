@@ -11,7 +11,7 @@ import json
 import socket
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import InUseError, storage_errors
 
@@ -19,13 +19,13 @@ from .address import BOARD, Address
 from .lock import keeping_out
 from .redis.connect import connect
 from .redis.keys import Keys
-from .redis.worker_registry import ClusterState, ShardState, ShardStores, WorkerRegistry, pairs_of
+from .redis.worker_registry import ClusterState, ShardStores, States, WorkerRegistry, Workers, pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from .redis.connection import Argument, Reply
+    from .redis.connection import Command, Reply
     from .redis.sharding import Sharding
 
 _POLL = 0.2
@@ -123,17 +123,11 @@ class StoresInFolder(ShardStores):
         self._paths = stores
         self.home, self.path = home, path
 
-    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+    def questions(self) -> tuple[Command, Command]:
         """Nothing is to be asked."""
         return (b"TIME",), (b"TIME",)
 
-    def read(
-        self,
-        one: Reply,
-        other: Reply,
-        states: Mapping[int, ShardState],
-        alive: Mapping[str, Mapping[str, Any]],
-    ) -> tuple[list[str], list[bool]]:
+    def read(self, one: Reply, other: Reply, states: States, alive: Workers) -> tuple[list[str], list[bool]]:
         """Their last states, for nobody has heard of what was stored since; and whether they are locked here, or crawled elsewhere."""
         del one, other
         heads = [states[number].head if number in states else "" for number in self._numbers]

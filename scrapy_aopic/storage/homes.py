@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.shards.cut import ShardId
 
     from .address import Address
-    from .redis.connection import Argument, Connection, Reply
+    from .redis.connection import Command, Connection, Reply
     from .redis.sharding import Sharding
 
 
@@ -131,7 +131,7 @@ def assign(address: Address, numbers: Sequence[int], name: str, path: str, *, an
         connection.transact(*commands)
 
 
-def _named(keys: Keys, numbers: Iterable[int], name: str, path: str) -> Sequence[Argument]:
+def _named(keys: Keys, numbers: Iterable[int], name: str, path: str) -> Command:
     """The command that lets a folder be the home of the shards *numbers*."""
     return (
         b"HSET",

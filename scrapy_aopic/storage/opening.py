@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.ports import Family, Store
@@ -115,6 +116,15 @@ def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
     _check_not_on_server(folder, kind.name)
     check_format(folder)
     return make(folder, kind, memory_mb, read_only=True)
+
+
+@contextmanager
+def closing_all(stores: Sequence[Store]) -> Iterator[Sequence[Store]]:
+    """*stores*, which are closed in the end."""
+    with ExitStack() as opened:
+        for store in stores:
+            opened.callback(store.close)
+        yield stores
 
 
 class Damaged(NamedTuple):

@@ -142,7 +142,7 @@ def unfinished(path: Path) -> Iterator[tuple[IO[bytes], Callable[[Path], None]]]
 
     One that is left of a process that was killed is written over by the next one.
     """
-    file, temporary = _open_beside(path)
+    file, temporary = open_beside(path)
     is_put = False
 
     def put(place: Path) -> None:
@@ -165,21 +165,16 @@ def unfinished(path: Path) -> Iterator[tuple[IO[bytes], Callable[[Path], None]]]
         file.close()
 
 
-def _keeping(name: str, flags: int) -> int:
-    """Open a file without emptying it."""
-    return os.open(name, flags & ~os.O_TRUNC, 0o666)
+def open_beside(path: Path, *, keeps: bool = False) -> tuple[IO[bytes], Path]:
+    """A file that no other process writes, beside *path*, and where it is.
 
-
-def open_kept(path: Path) -> tuple[IO[bytes], Path]:
-    """A file that no other process writes, with what a process has left in it that was killed, beside *path*, and where it is."""
-    return _open_beside(path, keeps=True)
-
-
-def _open_beside(path: Path, *, keeps: bool = False) -> tuple[IO[bytes], Path]:
-    """A file that no other process writes, beside *path*, and where it is; it is empty, unless it *keeps* what it has."""
+    Args:
+        keeps: Whether it has what a process has left in it that was killed; else it is empty.
+    """
     for n in count(1):
         temporary = path.parent / f"{path.name}.new{n if n > 1 else ''}"
-        file = open(temporary, "w+b", opener=_keeping)  # noqa: SIM115
+        # Opened without being emptied, as another process may be writing to it.
+        file = open(temporary, "w+b", opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))  # noqa: SIM115
         # It is not there if somebody else has just put it in its place.
         with closed_on_error(file.close), suppress(FileNotFoundError):
             if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):

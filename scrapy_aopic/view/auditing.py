@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,6 +12,7 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.storage import closing_all
 from scrapy_aopic.storage.homes import read_books
 from scrapy_aopic.storage.redis.worker_registry import ShardState
 from scrapy_aopic.web.stored_requests import RequestReader
@@ -93,15 +93,12 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
         check_suffixes(job, sharding)
         if sharding.folders and isinstance(job, ServerPlace):
             return audit_books(read_books(job.address), sharding.shards)
-    with ExitStack() as opened:
-        stores = job.open_snapshots()
-        for store in stores:
-            opened.callback(store.close)
+    with (
+        closing_all(job.open_snapshots()) as stores,
+        tqdm(unit=" pages", unit_scale=True, leave=False, disable=None if progress else True) as line,
+    ):
         here = job.shards_here()
         result = JobAudit(shards=len(here), total=len(here) * TOTAL)
-        line = opened.enter_context(
-            tqdm(unit=" pages", unit_scale=True, leave=False, disable=None if progress else True)
-        )
         for number in here:
             result.add(number, _audit_shard(stores[number], line, is_one=len(stores) == 1))
         if len(here) == len(stores) > 1:

@@ -148,13 +148,8 @@ def read_history(path: Path) -> list[dict[str, str]]:
     if not rows:
         return []
     header = rows[0]
-    return [
-        dict(zip(header, row, strict=True)) for row in rows[1:] if len(row) == len(header) and _is_row(row)
-    ]
-
-
-def _is_row(row: list[str]) -> bool:
-    return _number(row[0]) is not None
+    whole = (row for row in rows[1:] if len(row) == len(header) and _number(row[0]) is not None)
+    return [dict(zip(header, row, strict=True)) for row in whole]
 
 
 def column(rows: Sequence[dict[str, str]], name: str) -> list[float | None]:

@@ -231,17 +231,7 @@ class HostWalk:
         queues = sum([max(best - level, 0) * n for level, n in self.flight_queues.items()])
         return queues, sum(self.flight_queues.values())
 
-    @property
-    def slow(self) -> list[HostRow]:
-        """Those with the longest last transfers."""
-        return self._slow.rows(self._now)
-
-    @property
-    def failing(self) -> list[HostRow]:
-        """Those with the most errors in a row."""
-        return self._failing.rows(self._now)
-
-    @property
-    def waiting(self) -> list[HostRow]:
-        """Those that wait longest."""
-        return self._waiting.rows(self._now)
+    def rows(self) -> dict[str, list[HostRow]]:
+        """Those with the longest last transfers, with the most errors in a row, and those that wait longest."""
+        lists = {"slow": self._slow, "failing": self._failing, "waiting": self._waiting}
+        return {name: largest.rows(self._now) for name, largest in lists.items()}

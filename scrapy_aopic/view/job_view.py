@@ -7,7 +7,7 @@ moment, so that importance is relative to the whole job; and a page of another s
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from scrapy_aopic.core.shards.letters import Letter, read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.calibration_file import read_calibration
+from scrapy_aopic.storage import closing_all
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ShardView:
         if shard not in self._in_letters:
             self._in_letters[shard] = {
                 link.key: link.request
-                for letter in _on_their_way(self._siblings, shard)
+                for letter in on_their_way(self._siblings, shard)
                 for target in (
                     *(each.target for each in letter.payments),
                     *(each.target for each in letter.seeds),
@@ -130,7 +131,7 @@ def _with_address(row: bytes | None, shard: int) -> bytes | None:
     return pack_page(replace(page, canonical=address(page.canonical, shard)))
 
 
-def _on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
+def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
     """Letters to the shard *to* that it has not applied, of those in *stores*, which are of all shards.
 
     Raises:
@@ -178,14 +179,6 @@ class View:
         """All cash that there is, in units."""
         return len(self.stores) * TOTAL
 
-    def letters_to(self, shard: int) -> Iterator[Letter]:
-        """Letters to *shard* that it has not applied.
-
-        Raises:
-            StorageError: If a store or a letter cannot be read.
-        """
-        return _on_their_way(self.stores, shard)
-
 
 def _note_sums(stores: Sequence[Store], saved: Sequence[CrawlTotals | None]) -> None:
     """Let each of the *saved* totals know the sums of all others."""
@@ -210,8 +203,5 @@ def open_view(job: Place) -> Iterator[View]:
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
-    with ExitStack() as opened:
-        stores = job.open_snapshots()
-        for store in stores:
-            opened.callback(store.close)
+    with closing_all(job.open_snapshots()) as stores:
         yield View(stores, read_calibration(job.folder))

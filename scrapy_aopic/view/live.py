@@ -279,9 +279,6 @@ class Watch:
                     extra={"spider": self._crawler.spider},
                 )
 
-    def _has_many_hosts(self) -> bool:
-        return sum(map(len, self._job.crawl.active_hosts)) > _AT_ONCE
-
     def _begin_walk(self) -> HostWalk:
         crawl = self._job.crawl
         return HostWalk(list(chain.from_iterable(crawl.active_hosts)), crawl.politeness)
@@ -294,7 +291,7 @@ class Watch:
 
     def _walked(self) -> HostWalk:
         """A walk over the hosts in memory: a new one, or of many hosts the last that was completed."""
-        if not self._has_many_hosts():
+        if sum(map(len, self._job.crawl.active_hosts)) <= _AT_ONCE:
             walk = self._begin_walk()
             walk.step(_AT_ONCE + 1, self._job.clock())
             self._last_walk, self._walk = walk, None
@@ -356,9 +353,7 @@ class Watch:
             shards=self._shards(),
             round=crawl.round,
             revisit_at=0.0 if counts.queued else getattr(crawl.when(), "instant", 0.0),
-            slow=walk.slow,
-            failing=walk.failing,
-            waiting=walk.waiting,
+            **walk.rows(),
             failures=self._latest.rows,
             fetched=self._latest.fetched,
             media=dict(self._latest.media),

@@ -185,9 +185,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         counted=count(view) if counts else None,
         round=next(reversed(rounds_in(view)), None),
         revisit_at=0.0 if pages.queued else first_wake(view.stores),
-        slow=walk.slow,
-        failing=walk.failing,
-        waiting=walk.waiting,
+        **walk.rows(),
     )
 
 

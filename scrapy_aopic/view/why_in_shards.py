@@ -10,6 +10,7 @@ from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_of_url
 
+from .job_view import View, on_their_way
 from .why import Explanation, meant, why
 
 if TYPE_CHECKING:
@@ -17,21 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.operator_control import Control
 
-    from .job_view import View
     from .url_settings import CrawlRules
-
-
-class _LettersFound:
-    """Letters on their way about a page or a host.
-
-    Attributes:
-        letters: Sender and number of each letter.
-        units: Cash for the page.
-    """
-
-    def __init__(self) -> None:
-        self.letters: list[tuple[int, int]] = []
-        self.units = 0
 
 
 def why_in_shards(
@@ -52,20 +39,22 @@ def why_in_shards(
     host, keys = _subject(question, rules)
     number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
     answer = why(stores[number], question, rules, view.calibration)
-    found = _LettersFound()
-    for letter in view.letters_to(number):
-        _find_in(letter, host, keys, found)
-    answer.facts.update(shard=number, letters=found.letters)
-    if found.letters:
-        ways = _ways(found.letters, number)
-        answer.facts["units"] = found.units
+    letters, units = [], 0
+    for letter in on_their_way(stores, number):
+        if (about := _units_in(letter, host, keys)) is not None:
+            letters.append((letter.sender, letter.number))
+            units += about
+    answer.facts.update(shard=number, letters=letters)
+    if letters:
+        ways = _ways(letters, number)
+        answer.facts["units"] = units
         if answer.kind == "unknown":
             answer.kind, what = "in a letter", "It" if keys else "A page of it"
             answer.sentences = [
                 f"{what} is {ways}: a page that was settled links to it, and its shard knows it when it has read that."
             ]
         elif keys:
-            answer.say(f"More cash for it, {found.units / view.total:.2g} of all, is {ways}.")
+            answer.say(f"More cash for it, {units / view.total:.2g} of all, is {ways}.")
     if answer.kind == "unknown" and keys:
         answer.say("Links that were dropped are known to the dashboard of the worker that dropped them.")
     where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
@@ -112,18 +101,14 @@ def _subject(question: str, rules: CrawlRules) -> tuple[str, set[bytes]]:
     return host, keys
 
 
-def _find_in(letter: Letter, host: str, keys: set[bytes], found: _LettersFound) -> None:
-    """Note in *found* what *letter* says of the pages under *keys*; without any, of pages of *host*."""
+def _units_in(letter: Letter, host: str, keys: set[bytes]) -> int | None:
+    """Cash that *letter* brings to the pages under *keys*, if it is about them; without any, if it is about pages of *host*."""
     if not keys:
-        if host_bytes(host) in letter.hosts:
-            found.letters.append((letter.sender, letter.number))
-        return
+        return 0 if host_bytes(host) in letter.hosts else None
     units = [each.units for each in letter.payments if letter.link(each.target).key in keys]
     units += [0 for each in letter.seeds if letter.link(each.target).key in keys]
     units += [each.units for each in letter.bequests if each.root in keys]
-    if units:
-        found.letters.append((letter.sender, letter.number))
-        found.units += sum(units)
+    return sum(units) if units else None
 
 
 def _ways(letters: Sequence[tuple[int, int]], to: int) -> str:

@@ -214,9 +214,10 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
         assert sum(walk.due_in) == 60
         assert sum(walk.front_queues.values()) == 60
         assert walk.backing_off == 20
-        assert [row.name for row in walk.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
-        assert {row.name[:4] for row in walk.failing} == {"down"}
-        assert len(walk.failing) == N_LISTED
+        rows = walk.rows()
+        assert [row.name for row in rows["slow"]] == [f"slow{19 - n}" for n in range(N_LISTED)]
+        assert {row.name[:4] for row in rows["failing"]} == {"down"}
+        assert len(rows["failing"]) == N_LISTED
         assert walk.unused == 0.0
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
 Argument: TypeAlias = "bytes | str | int"
+Command: TypeAlias = "Sequence[Argument]"
 """Part of a command."""
 
 Reply: TypeAlias = Any
@@ -180,7 +181,7 @@ class Connection:
                     return line.partition(b":")[2]
         return secrets.token_hex(8).encode()
 
-    def ask(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def ask(self, *commands: Command) -> list[Reply]:
         """The replies to *commands*, which may be sent twice if the connection breaks: only reads, and the like.
 
         Raises:
@@ -188,11 +189,11 @@ class Connection:
         """
         return self.checked(self.inquire(*commands))
 
-    def ask_at_once(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def ask_at_once(self, *commands: Command) -> list[Reply]:
         """Like :meth:`ask`, as one transaction."""
         return self.checked(self.ask((b"MULTI",), *commands, (b"EXEC",))[-1])
 
-    def walk(self, begin: Sequence[Argument], end: Sequence[Argument]) -> Iterator[list[bytes]]:
+    def walk(self, begin: Command, end: Command) -> Iterator[list[bytes]]:
         """The parts of what ``SCAN`` or ``SSCAN`` finds: a command of *begin*, a cursor and *end*; some may come twice.
 
         Raises:
@@ -205,7 +206,7 @@ class Connection:
             if cursor == b"0":
                 return
 
-    def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def inquire(self, *commands: Command) -> list[Reply]:
         """Like :meth:`ask`, but return errors among the replies.
 
         Raises:
@@ -230,7 +231,7 @@ class Connection:
         self.ask((b"WATCH", *keys))
         self._watched = self.n_opened
 
-    def transact(self, *commands: Sequence[Argument]) -> list[Reply] | None:
+    def transact(self, *commands: Command) -> list[Reply] | None:
         """The replies to *commands* as one transaction; ``None`` if a key that is watched has changed.
 
         They are sent once: on another connection nothing would be watched. So nothing is done, either, if a request since
@@ -245,7 +246,7 @@ class Connection:
         *_, done = self.write((b"MULTI",), *commands, (b"EXEC",))
         return self.checked(done, "write to") if done is not None else None
 
-    def write(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def write(self, *commands: Command) -> list[Reply]:
         """The replies to *commands*, which are sent once, as none of them is an error; those in a transaction may be.
 
         Raises:
@@ -269,7 +270,7 @@ class Connection:
                 raise self.error(action, str(reply))
         return found
 
-    def tell(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def tell(self, *commands: Command) -> list[Reply]:
         """The replies to *commands*, which are sent once; errors among them are not raised.
 
         Raises:
@@ -281,7 +282,7 @@ class Connection:
             self.close()
             raise
 
-    def _exchange(self, commands: Iterable[Sequence[Argument]]) -> list[Reply]:
+    def _exchange(self, commands: Iterable[Command]) -> list[Reply]:
         packed = list(map(hiredis.pack_command, map(tuple, commands)))
         sock = self._socket
         if sock is None:
@@ -310,7 +311,7 @@ class Connection:
 
     # -- replies that are taken later
 
-    def send_ahead(self, lane: deque[Reply], *commands: Sequence[Argument]) -> None:
+    def send_ahead(self, lane: deque[Reply], *commands: Command) -> None:
         """Send *commands* without waiting: their replies go to *lane*, in order, when :meth:`came` finds them.
 
         Raises:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Family
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Argument, Connection, Reply
+    from .connection import Command, Connection, Reply
     from .leaves import Leaves, Rows
 
 _LIFE = 60.0
@@ -122,7 +122,7 @@ class RedisView:
                 return []
             keys = self._keys
             names = [leaf_name(family, each) for each in separators]
-            now: list[Sequence[Argument]] = [
+            now: list[Command] = [
                 (word, keys.leaf(family, each), *group)
                 for each, group in zip(separators, fields, strict=True)
             ]
@@ -175,7 +175,7 @@ class RedisView:
 
 def _begin(views: Sequence[RedisView]) -> None:
     """Begin all *views* at one moment."""
-    commands: list[list[Sequence[Argument]]] = []
+    commands: list[list[Command]] = []
     for view in views:
         keys = view._keys
         is_alive = (b"SET", keys.view(view._id), b"", b"PX", round(_LIFE * 1000))

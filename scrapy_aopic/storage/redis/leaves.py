@@ -211,7 +211,7 @@ class Leaves:
             else:
                 continue
             self._plan_exactly(change, rest, changes, new, gone)
-        ordered = sorted(changes.values(), key=_separator)
+        ordered = sorted(changes.values(), key=lambda change: change.separator)
         return Plan(ordered, new, gone)
 
     def _plan_exactly(
@@ -261,10 +261,6 @@ class Leaves:
             if separator:
                 del self._counts[separator]
                 del self._order[bisect_left(self._order, separator)]
-
-
-def _separator(change: Change) -> bytes:
-    return change.separator
 
 
 def _cut(rows: Rows) -> list[list[bytes]]:

@@ -7,14 +7,14 @@ that lives is in its box, or in what the receiver has shown. The box ends with t
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .connection import Argument, Reply
+    from .connection import Command, Reply
     from .keys import Keys
 
 _BUNDLES = 64
@@ -33,6 +33,13 @@ class PostedLetter(NamedTuple):
     sender: int
     number: int
     data: bytes
+
+
+Letters: TypeAlias = "Iterable[tuple[int, PostedLetter]]"
+"""Letters to shards, each with its receiver."""
+
+ReadLetters: TypeAlias = "Iterable[tuple[int, Sequence[tuple[int, int]]]]"
+"""Letters that shards have read for good, by sender and number."""
 
 
 class Addressed(NamedTuple):
@@ -108,11 +115,7 @@ class Mailboxes:
         self._waiting: dict[int, list[PostedLetter]] = {}
         self._own: Mapping[int, int] = {}
 
-    def written(
-        self,
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
-    ) -> list[Sequence[Argument]]:
+    def written(self, letters: Letters, read: ReadLetters) -> list[Command]:
         """Commands that send *letters* to shards, and remove letters that shards have *read* for good, by sender and number.
 
         The same letters may be given again if the outcome is not known.
@@ -122,7 +125,7 @@ class Mailboxes:
             if to not in self.boxes:
                 raise StorageError(f"There is a letter to shard {to}, which nobody has had.")
             by_box.setdefault(self.boxes[to], []).append(Addressed(to, *letter))
-        commands: list[Sequence[Argument]] = [
+        commands: list[Command] = [
             (b"XADD", self._keys.mail(box), b"*", b"letters", write_bundle(some))
             for box, each in by_box.items()
             for some in _bundles(each)
@@ -142,7 +145,7 @@ class Mailboxes:
             self._bundles.pop(bundle, None)
         self._read = []
 
-    def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
+    def questions(self, own: Mapping[int, int]) -> list[Command]:
         """Commands that read what comes next for the shards *own*, each of which was opened so many times."""
         if any(own.get(number, opened) != opened for number, opened in self._own.items()):
             self.forget()  # one was opened again, and may have forgotten its letters

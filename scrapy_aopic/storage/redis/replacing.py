@@ -21,9 +21,9 @@ from .keys import Keys
 from .rows import unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from .connection import Argument, Connection, Reply
+    from .connection import Command, Connection, Reply
 
 _LEFT = 3_600
 """Seconds after which the server forgets a part of a list, unless another part comes."""
@@ -59,7 +59,7 @@ def put_pieces(
     connection: Connection,
     key: bytes,
     pieces: Iterable[bytes],
-    *more: Sequence[Argument],
+    *more: Command,
     unless: tuple[bytes, Callable[[set[bytes]], bool]] | None = None,
 ) -> None:
     """Store the list *pieces* under *key* and carry out the commands *more*, all at once.

@@ -16,7 +16,7 @@ from .leaves import Leaves, Rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .connection import Argument, Connection, Reply
+    from .connection import Command, Connection, Reply
     from .keys import Keys
 
 _T = TypeVar("_T")
@@ -53,7 +53,7 @@ def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
     return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None
 
 
-def ask_for_leaves(keys: Keys) -> list[Sequence[Argument]]:
+def ask_for_leaves(keys: Keys) -> list[Command]:
     """Commands whose replies :func:`read_leaves` reads."""
     return [(b"SMEMBERS", keys.separators[family]) for family in Family]
 

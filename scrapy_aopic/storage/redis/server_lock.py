@@ -30,9 +30,9 @@ from .connect import connect
 from .keys import Head, Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from .connection import Argument, Connection
+    from .connection import Command, Connection
 
 logger = logging.getLogger(__name__)
 
@@ -285,7 +285,7 @@ class ServerLock:
         )
 
     @property
-    def renewal(self) -> Sequence[Argument]:
+    def renewal(self) -> Command:
         """The command that renews it."""
         return (b"SET", self.keys.owner, self._owner, b"PX", self._milliseconds)
 

@@ -30,7 +30,7 @@ from weakref import WeakSet
 
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 
-from .connection import Argument, Connection, Reply, ReplyError
+from .connection import Command, Connection, Reply, ReplyError
 from .frozen_view import forget_view
 from .keys import Keys, leaf_name
 from .read_ahead import ReadAhead
@@ -96,7 +96,7 @@ class StoreWatch:
             seen, self._seen = self._seen, {}
         return [seen[each] for each in stores]
 
-    def questions(self, stores: Iterable[RedisStoreState]) -> list[Sequence[Argument]]:
+    def questions(self, stores: Iterable[RedisStoreState]) -> list[Command]:
         """Commands that watch and read *stores*, and those of earlier commits that are still open."""
         self._stores = [*dict.fromkeys(chain((each for each in self._stores if each.can_commit), stores))]
         keys = [each.keys for each in self._stores]
@@ -132,10 +132,10 @@ class StoreCommit:
         self._late: list[tuple[Family, bytes]] = []
         self._late_replies: Sequence[Reply] = ()
         self._plans: dict[Family, Plan] = {}
-        self._changing: list[Sequence[Argument]] = []
+        self._changing: list[Command] = []
         # The change whose rows the reply to each of these counts, with a sign.
         self._counted: list[tuple[Change, int] | None] = []
-        self._saving: list[Sequence[Argument]] = []  # for views
+        self._saving: list[Command] = []  # for views
         with self.failing():
             store.check_writable()
 
@@ -153,7 +153,7 @@ class StoreCommit:
 
     # -- before anything is sent
 
-    def missing(self) -> list[Sequence[Argument]]:
+    def missing(self) -> list[Command]:
         """Commands that read the leaves that :meth:`plan` needs."""
         store = self.store
         for family, rows in self._batch.items():
@@ -168,11 +168,11 @@ class StoreCommit:
         return self._reading(self._missing)
 
     @property
-    def late(self) -> list[Sequence[Argument]]:
+    def late(self) -> list[Command]:
         """Commands that read, after the transaction, the leaves that the next one cuts or joins."""
         return self._reading(self._late)
 
-    def _reading(self, leaves: Iterable[tuple[Family, bytes]]) -> list[Sequence[Argument]]:
+    def _reading(self, leaves: Iterable[tuple[Family, bytes]]) -> list[Command]:
         return [(b"HGETALL", self.store.keys.leaf(*each)) for each in leaves]
 
     def plan(self, replies: Sequence[Reply]) -> None:
@@ -207,7 +207,7 @@ class StoreCommit:
             if separators:
                 self._add((word, keys.separators[family], *separators))
 
-    def _add(self, command: Sequence[Argument], counted: tuple[Change, int] | None = None) -> None:
+    def _add(self, command: Command, counted: tuple[Change, int] | None = None) -> None:
         self._changing.append(command)
         self._counted.append(counted)
 
@@ -264,7 +264,7 @@ class StoreCommit:
         return True
 
     @property
-    def commands(self) -> list[Sequence[Argument]]:
+    def commands(self) -> list[Command]:
         """The commands of its part of the transaction."""
         return self._saving + self._changing
 
@@ -521,7 +521,7 @@ class RedisStoreState:
                     raise
             time.sleep(_RETRY)
 
-    def read(self, *commands: Sequence[Argument]) -> list[Reply]:
+    def read(self, *commands: Command) -> list[Reply]:
         """The replies to *commands* that read; used with *reading* held."""
         return self.patiently(lambda: self.reader.ask(*commands))
 

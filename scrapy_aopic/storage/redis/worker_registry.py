@@ -17,23 +17,23 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_aopic.exceptions import LostError
 
 from .connect import connect
 from .keys import Keys
-from .mailboxes import Mailboxes, PostedLetter
+from .mailboxes import Letters, Mailboxes, PostedLetter, ReadLetters
 from .server_lock import job_gone
 
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Argument, Reply
+    from .connection import Argument, Command, Reply
 
 _REPORT = 0.2
 """Part of the lock timeout after which a worker reports again."""
@@ -94,6 +94,10 @@ class ShardState(NamedTuple):
         fields = {name: value for name, value in self._asdict().items() if name not in _OF_FOLDERS}
         return json.dumps(fields, separators=(",", ":")).encode()
 
+
+States: TypeAlias = "Mapping[int, ShardState]"
+Workers: TypeAlias = "Mapping[str, Mapping[str, Any]]"
+"""What workers report of themselves, by their names."""
 
 _OF_FOLDERS = {"sent_units", "got_units"}
 """Fields of a state that no exchange reads."""
@@ -161,18 +165,12 @@ class ShardStores:
     def __init__(self, address: Address, shards: int) -> None:
         self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
 
-    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
+    def questions(self) -> tuple[Command, Command]:
         """Two questions of which the replies show the heads of all shards, and which of them are open."""
         heads, owners = (store.head for store in self._stores), (store.owner for store in self._stores)
         return (b"MGET", *heads), (b"MGET", *owners)
 
-    def read(
-        self,
-        one: Reply,
-        other: Reply,
-        states: Mapping[int, ShardState],
-        alive: Mapping[str, Mapping[str, Any]],
-    ) -> tuple[list[str], list[bool]]:
+    def read(self, one: Reply, other: Reply, states: States, alive: Workers) -> tuple[list[str], list[bool]]:
         """Heads of the stores of all shards, and which of them are open.
 
         Args:
@@ -253,9 +251,9 @@ class WorkerRegistry:
 
     def exchange(
         self,
-        states: Mapping[int, ShardState],
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
+        states: States,
+        letters: Letters,
+        read: ReadLetters,
         own: Mapping[int, int],
         *,
         joins: bool = True,
@@ -389,12 +387,7 @@ class WorkerRegistry:
             raise self._keys.damaged("a shard has no number") from None
         return True
 
-    def _posted(
-        self,
-        states: Mapping[int, ShardState],
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
-    ) -> list[Sequence[Argument]]:
+    def _posted(self, states: States, letters: Letters, read: ReadLetters) -> list[Command]:
         """Commands that post it."""
         commands = self._mail.written(letters, read)
         if states:
@@ -410,12 +403,7 @@ class WorkerRegistry:
                 commands.append(books)
         return commands
 
-    def post(
-        self,
-        states: Mapping[int, ShardState],
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
-    ) -> None:
+    def post(self, states: States, letters: Letters, read: ReadLetters) -> None:
         """Show *states*, send *letters* to shards, and remove letters that shards have *read* for good.
 
         Raises:

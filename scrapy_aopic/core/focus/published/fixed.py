@@ -39,8 +39,7 @@ class Otie(Strategy):
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         match = self.topic.match
         rest = (1.0 - _CONTEXT_PART) * page.grade
-        return [rest + _CONTEXT_PART * match(_with_context(link)) for link in links]
-
-
-def _with_context(link: LinkText) -> LinkText:
-    return link._replace(anchor=f"{link.anchor} {link.around}")
+        return [
+            rest + _CONTEXT_PART * match(link._replace(anchor=f"{link.anchor} {link.around}"))
+            for link in links
+        ]
