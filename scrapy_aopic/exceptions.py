@@ -6,11 +6,8 @@ import errno
 import os
 import socket
 import ssl
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class AopicError(Exception):

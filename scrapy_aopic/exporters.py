@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy.exporters import CsvItemExporter
 
@@ -18,9 +19,6 @@ from .place.file_formats import cell, load_pyarrow
 from .storage.lock import lock_file
 from .storage.store_folder import replacing
 from .view.columns import ArrowTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 logger = logging.getLogger(__name__)
 

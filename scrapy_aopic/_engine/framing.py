@@ -8,14 +8,11 @@ who sends much framing for little content is refused.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from twisted.web.http import _DataLoss
 
 from scrapy_aopic.request_errors import FramingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CHUNK = re.compile(rb"\r\n([0-9A-Fa-f]+)(?:;[\t -\[\]-~\x80-\xFF]*)?\r\n")
 """What stands before a chunk: the end of the one before it, size, extensions (RFC 9112, 7.1)."""

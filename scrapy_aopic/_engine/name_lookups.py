@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import socket
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import Thread
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy.utils.asyncio import CallLaterResult, call_later
 from twisted.internet.defer import Deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _THREADS = 256
 """Names that the system is asked for at once: some 16 MB, and a socket for each."""

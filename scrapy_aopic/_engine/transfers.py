@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy import Request
 from scrapy.http import Response
 
 from .network import TransferWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class SlotTransfers(set["Request"]):

@@ -11,16 +11,12 @@ so a digest of a few bytes is enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from .layout import DIRECTORIES
 from .ports import Family, Store
 from .records import HOST_BYTES, part_digest
 from .tables import RecordTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 
 MOST_COUNTED = 255
 """Largest number of pages at which a directory can be full: a count is one byte."""

@@ -20,17 +20,15 @@ SimHash (Charikar 2002; Manku, Jain and Das Sarma, WWW 2007) was measured, too, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from struct import unpack as unpack_struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from . import layout
 from .ports import Family, Store
 from .records import PAGE_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _BINS = 64
 """Bytes of a sketch: the standard error of a resemblance of 0.9 is 0.04."""

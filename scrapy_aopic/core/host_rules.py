@@ -13,12 +13,10 @@ What none of them has is as in the rest of the crawl.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 _REMEMBERED = 50_000
 """Hosts whose options are remembered, some 10 MB: to look them up takes a few microseconds, and more with many patterns."""

@@ -8,15 +8,13 @@ for the host of that name and for all hosts below it: ``example.com`` covers ``w
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from scrapy_aopic.exceptions import CallError, SettingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
 
 ACTIONS = {
     "pause": "request no more pages",

@@ -10,18 +10,16 @@ Records are MessagePack arrays without what a page of their kind does not need: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from .politeness import Silence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOST_BYTES = 8
 """Bytes of the key of a host."""

@@ -15,14 +15,11 @@ Certification", USENIX Security 1998); Korf, "Real-Time Heuristic Search", Artif
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .domain import Domain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 FAMILY = 5
 """Fetches that one link carries, in budgets of a domain with one supporter."""

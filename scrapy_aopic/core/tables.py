@@ -8,16 +8,14 @@ still see them here, because the store may not have them yet. At most one batch 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .ports import Family, Store, prefetching
 from .records import NO_RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy.http import HtmlResponse
 
@@ -15,10 +16,6 @@ from scrapy_aopic.web.context import page_context
 
 from .background import background
 from .tokenizers import Words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _MOST_BYTES = 2_000_000
 """Bytes of a file that are read; of its text, no more counts than of a page in a crawl."""

@@ -8,7 +8,8 @@ line before those bytes, and the first line says 2. The checksum detects damage;
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from scrapy_aopic.core.focus.classifier import MOST_BYTES, Classifier
 from scrapy_aopic.core.focus.topic import Topic
@@ -17,9 +18,6 @@ from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.storage.store_folder import writing
 
 from .tokenizers import Words
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MAGIC, _MAGIC_NAMED = b"scrapy-aopic topic 1\n", b"scrapy-aopic topic 2\n"
 

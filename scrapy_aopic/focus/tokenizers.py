@@ -6,13 +6,11 @@ Rule: weights learned with one tokeniser mean nothing with another, so a model n
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
 from scrapy_aopic.core.focus.words import LONGEST_WORD, PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import ANY_ERROR, TopicError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 logger = logging.getLogger(__name__)
 

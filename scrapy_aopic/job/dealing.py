@@ -10,10 +10,7 @@ Rule 3: a shard that has a worker stays, unless the deal is far from even: what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 _HOSTS = 8
 """Hosts that could be requested which count like a shard: a worker that keeps up has a few for a moment."""

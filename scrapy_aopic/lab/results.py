@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import IO, Literal
 
 import msgspec
 import numpy as np
@@ -13,11 +15,6 @@ from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.storage.named_files import read_lines
 
 from .comparison import CURVE, MEANS, PARTS, Run, Setup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
 
 _DASHES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
 """Styles of lines, each for ten orders: there are ten colours."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
 from scrapy_aopic.exceptions import TopicError
 from scrapy_aopic.storage.store_folder import writing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LABELS = "aopic-labels.jsonl"
 """Name of the file of labels."""

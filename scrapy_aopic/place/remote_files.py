@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.storage.named_files import open_given
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def is_remote(target: str) -> bool:

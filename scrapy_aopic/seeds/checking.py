@@ -8,10 +8,11 @@ import json
 import math
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.remote_files import is_remote, version_of
@@ -21,10 +22,6 @@ from scrapy_aopic.storage.store_folder import open_beside
 
 from .earlier_crawl import SCHEMES, beginning
 from .seed_lists import Row, is_list_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 """Numbers of the errors of a disk, or of a part of it, that has no room."""

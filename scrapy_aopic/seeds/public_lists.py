@@ -10,7 +10,8 @@ https://tranco-list.eu; https://www.sitemaps.org/protocol.html; ISO 28500:2017 (
 from __future__ import annotations
 
 import re
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -18,9 +19,6 @@ from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.place.remote_files import opening
 from scrapy_aopic.storage.named_files import lines_of_file
 from scrapy_aopic.web.sitemaps import MAX_BYTES, MAX_ENTRIES, PAGES, Sitemap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 _CDXJ = re.compile(r"\S+ [0-9]{14} \{")
 _CDX = re.compile(r" CDX( \S)+\s*|\S+ [0-9]{14}( \S+){4,}\s*")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Iterator
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
@@ -22,9 +23,6 @@ from scrapy_aopic.web.networks import Allowed, Networks
 from scrapy_aopic.web.urls import plain_host
 
 from .public_lists import ListedPage, captured, public_reader, read_warc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SCORES = ("score", "importance")
 """Columns of a table of seeds that hold the score, the first that there is."""

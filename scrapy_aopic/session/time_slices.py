@@ -13,15 +13,13 @@ each of these pauses, it would take ten times as long.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 T = TypeVar("T")
 

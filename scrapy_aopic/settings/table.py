@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
@@ -23,9 +24,6 @@ from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, LIMITS, PLAIN_RULES
 
 from . import parse
 from .parse import FLAG, Check, number, one_of, reason, shown, some_of, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 from .named_files import read_given
 from .store_folder import damaged
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FILE = "landed"
 """Its line has 20 digits and the CRC-32 of these."""

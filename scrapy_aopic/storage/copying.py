@@ -5,10 +5,11 @@ A folder holds a store only once :func:`finish_store` has noted that it is whole
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
 from operator import lt
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError
@@ -17,11 +18,6 @@ from .lock import sync_folder
 from .opening import COPY_MB, best_kind
 from .registry import Compacts, Kind, VerifiesStructure, make, note_kind
 from .store_folder import write_format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 _ROWS_AT_ONCE = 5_000
 """Rows in a batch of a copy: some megabyte."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from base64 import b32decode
+from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scrapy_aopic.exceptions import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _PATIENCE = 10.0
 """Seconds that another process may hold the file."""

@@ -24,16 +24,14 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 from weakref import WeakSet
 
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, plainly, storage_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OPEN_FOLDERS = Path("/proc/self/fd")
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-
 
 _CHUNK_KEYS = 1_000
 """Keys in a chunk of the order. One flat list would move half of its keys at each insertion; a chunk moves a few KB."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .commit_number import check_landed
 from .store_folder import damaged
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BLOCK = 32 * 1024
 """Bytes of a block."""

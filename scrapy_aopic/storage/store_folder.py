@@ -11,19 +11,17 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import SALVAGE, StorageError, closed_on_error, plainly
 
 from .lock import lock_file, sync_folder
 from .named_files import is_special, open_given, read_given
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _FORMAT_FILE = "format"
 """Its line is the number of the format."""

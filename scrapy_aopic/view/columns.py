@@ -5,15 +5,13 @@ A record is a named tuple of texts, numbers and times; its fields are the column
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from scrapy_aopic.place.file_formats import load_pyarrow
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 

@@ -11,18 +11,16 @@ a file that cannot be read or written costs a warning.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from heapq import heappush, heapreplace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.storage.named_files import read_given
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 

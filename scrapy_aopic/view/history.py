@@ -15,9 +15,11 @@ from __future__ import annotations
 import csv
 import io
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,11 +28,6 @@ from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
 from .snapshot import WINDOW, Figure, Machine, Rate, Snapshot, figure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
 
 logger = logging.getLogger(__name__)
 

@@ -17,16 +17,14 @@ clock of the job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from scrapy_aopic.core.counters import FAILED, GONE, MARKS
 from scrapy_aopic.core.operator_control import Asked
 from scrapy_aopic.core.revisits.rounds import Round
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 N_LISTED = 10
 """Hosts in each list of a snapshot."""

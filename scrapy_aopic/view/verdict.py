@@ -30,7 +30,7 @@ No sentence has a speed: a snapshot has one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -38,9 +38,6 @@ from scrapy_aopic.place.stored_control import time_of
 
 from .snapshot import STEADY, WINDOW, HostCounts, Limit, Rate, Snapshot, Verdict, in_tail, queue_lasts
 from .text import LIMITED_BY, n_of, roughly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""

@@ -6,12 +6,9 @@ amount, so an instant that it names counts only as a distance from another one t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MAX_DATE = 256
 """Bytes of a date that may mean anything; the longest form of RFC 9110 has 33."""

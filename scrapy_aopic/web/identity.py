@@ -13,15 +13,12 @@ import json
 import os
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DIRECTORY = "/.well-known/http-message-signatures-directory"
 """Path below which servers look for the keys of a signer."""

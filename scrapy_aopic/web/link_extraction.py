@@ -17,8 +17,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlparse
 from weakref import WeakKeyDictionary
 
@@ -36,10 +37,6 @@ from w3lib.url import safe_url_string
 
 from .parse_limits import HUGE, Elements, attributes_of, html_of, is_huge, look_at
 from .urls import PORT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-
 
 logger = logging.getLogger(__name__)
 

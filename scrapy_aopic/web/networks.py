@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Address: TypeAlias = IPv4Address | IPv6Address
 

@@ -8,8 +8,8 @@ checked with two requests when a crawl starts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy import Request
@@ -23,10 +23,6 @@ from .meta import OWN_SLOT, slot_key
 from .request_rows import SLOT
 from .url_keys import key_of_parts, key_of_plain_url, key_of_url
 from .urls import REMEMBERED, SHORT, plain_host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _PROBES = (
     "http://host.example/a/page",

@@ -14,8 +14,9 @@ a copy of another one, but is never taken for a page with another text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
@@ -25,10 +26,6 @@ from scrapy_aopic.core.duplicates import WHITE, Text, text_of
 
 from .parse_limits import root_of
 from .urls import is_parsable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
 
 MAX_SPECIAL = 10_000
 """Comments, scripts, styles, templates, forms, frames and elements of the head of a page that are looked at by themselves, which

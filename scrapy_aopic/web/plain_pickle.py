@@ -10,10 +10,8 @@ list in many places, so the size of the expanded result is counted, and bounded.
 from __future__ import annotations
 
 import pickletools
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 _MOST_VALUES = 100_000
 """Values that a pickle may stand for: a request has some dozens."""

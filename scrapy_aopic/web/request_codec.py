@@ -9,11 +9,12 @@ define.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.utils.python import global_object_name
@@ -32,9 +33,6 @@ from .meta import (
     TAG,
 )
 from .request_rows import PURPOSE, SLOT, pack_values, purpose_line, purpose_named, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
 """Methods that Scrapy calls itself, or spiders call."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,9 +21,6 @@ import msgspec
 from scrapy_aopic.exceptions import ANY_ERROR
 
 from .origins import origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PURPOSE = "_aopic_purpose"
 """Key of ``Request.meta`` of what the spider asks for on purpose; links, which are most, do without."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from .origins import host_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 LANGUAGE = re.compile(r"[a-z]{2,8}(-[a-z0-9]{1,8})*")
 """A language in lower case, such as ``de`` or ``pt-br``."""

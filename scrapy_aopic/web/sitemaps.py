@@ -16,9 +16,10 @@ import codecs
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from io import StringIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 from w3lib.encoding import read_bom, resolve_encoding
@@ -27,9 +28,6 @@ from scrapy_aopic.core.robots.rules import lines_of
 
 from .http_dates import read_stated_date
 from .urls import is_parsable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_BYTES = 50 << 20
 """Bytes of a sitemap that are read, decompressed: as many as the protocol allows."""

@@ -8,15 +8,13 @@ Source: "CDXJ: a format for web archive indexes" (pywb, CDXJ 1.0).
 from __future__ import annotations
 
 import gzip
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 import msgspec
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 
 class WarcPlace(NamedTuple):

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import log, sqrt
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .classifier import logistic
 from .words import places_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _LEAST = 0.001
 """Distance that a grade keeps from 0 and 1, where its log odds are infinite."""

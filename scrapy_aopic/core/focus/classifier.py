@@ -10,17 +10,14 @@ import math
 import struct
 from array import array
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from scrapy_aopic.exceptions import StorageError
 
 from .words import BITS, Features, places_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 COST = 30.0
 """What a wrong example costs beside the squared length of the weights, for vectors of length 1."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from scrapy_aopic.exceptions import TopicError
 
 from .words import is_joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 LEAST = 4
 """Letters of a stem; with fewer it begins too many other words."""

@@ -11,8 +11,9 @@ Rule 2: a row takes no more than :data:`MOST_BYTES`, however long the texts are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_aopic.core.layout import LEADS, STRATEGY_KEY
 from scrapy_aopic.core.order import LARGEST_VALUE
@@ -21,10 +22,6 @@ from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, QUEUED, Page, pack,
 from scrapy_aopic.core.tables import BlobTable
 
 from .topic import LinkText
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _ANCHOR, _AROUND, _HEADING, _PATH = 80, 200, 60, 100
 """Characters of a link's texts that are kept: some 13 words of its own, 30 around it, 10 of its heading."""

@@ -25,7 +25,8 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES
@@ -37,9 +38,6 @@ from .model_weights import BITS, WordWeights
 from .strategy import MOST_OF_MEMO, Chance, PageSeen, Strategy
 from .topic import RELEVANT, LinkText, PageWords, Topic
 from .words import WordPlaces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 
 class FirstGuess(NamedTuple):

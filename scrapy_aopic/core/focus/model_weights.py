@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 BITS = 16
 """Places of features are numbers below 2**16, which an array of 16 bits holds."""

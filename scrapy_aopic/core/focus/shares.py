@@ -6,10 +6,8 @@ page. Weights are whole numbers, so that the ledger conserves cash to the unit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 POWER = 2.0
 """Exponent of values: a link that is worth twice as much gets 2**power times as much cash."""

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from unicodedata import normalize
 from zlib import crc32
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Features: TypeAlias = "dict[int, float]"
 """Places and what stands there; of length 1 as a vector, or empty."""

@@ -6,11 +6,9 @@ and is dropped when it comes first, or with all other void entries when most of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, KeysView
+from typing import Generic, TypeVar
 
 V = TypeVar("V", bytes, float, list[float])
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from scrapy_aopic.core.records import Changes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RATES = [1 / (3600 * 2.5**n) for n in range(12)]
 """Changes a second, a factor of 2.5 apart: from one an hour to one in 2.7 years."""

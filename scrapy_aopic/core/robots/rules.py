@@ -24,11 +24,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Generator
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MAX_AGE = 30 * 86_400
 """Seconds for which old rules are obeyed while robots.txt is unreachable. The RFC suggests 24 hours unless it stays

@@ -9,14 +9,12 @@ only a hash of the host's name, from which the registered domain cannot be compu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from scrapy_aopic.core.domain import domain_key
 from scrapy_aopic.core.records import PAGE_BYTES
 from scrapy_aopic.exceptions import CallError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_SHARDS = 1024
 """Most shards of a job: a shard keeps two small rows for each other shard, and 2**53 units for each fit 64 bits."""

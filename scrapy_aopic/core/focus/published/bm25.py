@@ -17,11 +17,9 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 K1 = 2.0
 """How soon repetitions of a term stop counting (k1); as in the paper on JLSE."""

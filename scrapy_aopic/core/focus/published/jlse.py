@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta, convert
 
@@ -30,10 +31,6 @@ from scrapy_aopic.exceptions import StorageError
 
 from .bm25 import MOST_DOCUMENTS, Document, Index, Match
 from .success_graph import Step, SuccessGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 NO_EVIDENCE = 0.01
 """Direct evidence of a link whose text does not fit, or which has none (algorithm 1 of the paper). Links of equal value come in

@@ -8,12 +8,10 @@ seed is enough, which ends as soon as it improves nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from scrapy_aopic.core.focus.topic import LinkText
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GAMMA = 0.9
 """Part of the worth of the best page after it that a page is worth (the paper's example; its experiments do not say)."""
