@@ -30,7 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from scrapy.utils.log import get_scrapy_root_handler
 
 from ._engine.feeds import prepare_feeds
-from .dashboard.stored_job import serve
+from .dashboard.serving import serve
 from .exceptions import AopicError, SettingError, StorageError, plainly
 from .place.folder_place import WORKER, FolderPlace, worker_number
 from .place.paths import check_job_folder, store_folder

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.dashboard.stored_job import serve
+    from scrapy_aopic.dashboard.serving import serve
     from scrapy_aopic.exceptions import AopicError, SettingError, plainly
     from scrapy_aopic.settings import Listen, read
 

@@ -6,8 +6,7 @@
 * :mod:`.site`: the paths, and what each shows; the points of the charts over time
 * :mod:`.report_page`: the page with its data in it, as one file
 * :mod:`.running_job`: serves the crawl of this process
-* :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
-* :mod:`.serving`: starts the server, for both
+* :mod:`.serving`: starts the server; serves a stored job, whether a crawl is using it or not
 
 ``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 

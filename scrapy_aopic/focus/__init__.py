@@ -3,8 +3,7 @@
 * :mod:`.folders`: example pages, one in each file
 * :mod:`.background`: pages of the open web, the other side of examples
 * :mod:`.model`: a trained topic in a file
-* :mod:`.scorers`: a user's own functions for pages and links
-* :mod:`.batches`: the same for batches of pages
+* :mod:`.batches`: a user's own functions for pages and links, and for batches of pages
 * :mod:`.tokenizers`: how text is cut into words
 * :mod:`.stems`: what the forms of a keyword begin with
 * :mod:`.quality`: how good a trained topic is on new pages
@@ -15,10 +14,12 @@ Rule: a folder or a file that cannot be used is a :class:`~scrapy_aopic.exceptio
 
 from __future__ import annotations
 
-from .batches import BatchJudge, JudgedPage
+from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.topic import LinkText
+
+from .batches import BatchJudge, JudgedPage, LinkScorer, PageScorer
 from .folders import ExamplePage, read_folder, train
 from .model import load_model, save_model
-from .scorers import LinkScorer, LinkText, PageScorer, PageSeen
 
 __all__ = [
     "BatchJudge", "ExamplePage", "JudgedPage", "LinkScorer", "LinkText", "PageScorer", "PageSeen",

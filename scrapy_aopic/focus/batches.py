@@ -1,4 +1,7 @@
-"""A user's judge of pages that is asked for batches of them: asynchronous, bounded, cached.
+"""A user's own functions that grade pages or value links; and a judge of pages that is asked for batches of them: asynchronous,
+bounded, cached.
+
+A function may also be a class whose instances are callable; one is made for each crawl, by ``from_crawler`` if it has that.
 
 Rule: a judge that is slow, late or broken slows nothing but itself. A page waits for its grade for a moment only, and not at all
 while the judge is late: then it gets the mean grade of its host, and its own one counts when the page is met again.
@@ -11,13 +14,15 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
 from typing_extensions import Self
 
+from scrapy_aopic.core.focus.strategy import PageSeen
+from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.origins import host_name
 
@@ -25,6 +30,29 @@ _MOST_LATE = 5
 """Pages in a row that waited in vain, after which none waits until the judge has graded one."""
 
 _MOST_HOSTS = 10_000
+
+
+class PageScorer(Protocol):
+    """Says how relevant a page is: what ``AOPIC_TOPIC = {"function": ...}`` names."""
+
+    def __call__(self, response: Response, /) -> float | Awaitable[float]:
+        """The grade of the page, 0 to 1.
+
+        A coroutine function (``async def``) is awaited before the page's callback is called, for at most
+        30 seconds. Any other function is called in the event loop, which waits for it.
+
+        If it raises, the page has no grade; nothing else happens.
+        """
+
+
+class LinkScorer(Protocol):
+    """Says what links are worth: what ``AOPIC_LINK_SCORER`` names, if it is no strategy."""
+
+    def __call__(self, page: PageSeen, links: Sequence[LinkText], /) -> Sequence[float]:
+        """The value, 0 to 1, of each of the *links* of *page*, in their order.
+
+        It is called in the event loop, which waits for it. If it raises, the links are worth as much as their page.
+        """
 
 
 class JudgedPage(NamedTuple):
@@ -56,7 +84,7 @@ async def judged(
 
 
 class BatchJudge:
-    """A :class:`~.scorers.PageScorer` that judges pages in batches: subclass it, and say how in :meth:`judge`.
+    """A :class:`PageScorer` that judges pages in batches: subclass it, and say how in :meth:`judge`.
 
     One batch is judged at a time. What is graded is remembered by its text.
 

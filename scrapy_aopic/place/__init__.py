@@ -9,7 +9,6 @@
 * :mod:`.calibration_file`: what grades for a topic mean, by labels
 * :mod:`.cutting`: how many shards a job was cut into
 * :mod:`.shard_places`: where the shards of a job are
-* :mod:`.lost_shard`: a shard whose disk is lost
 * :mod:`.file_formats`: formats of files by the ends of their names
 * :mod:`.remote_files`: files that are sent to a URL
 """

@@ -6,23 +6,24 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.revisits.rounds import last_round
 from scrapy_aopic.core.shards.cut import ShardId
+from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage import Address, closing_all, exists, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
 from scrapy_aopic.storage.folder_workers import await_end, registry_of
-from scrapy_aopic.storage.homes import claim, machine_path, read_homes
+from scrapy_aopic.storage.homes import claim, machine_path, read_homes, read_lost_shard
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
-from .lost_shard import start_lost
 from .paths import store_folder
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
@@ -190,12 +191,8 @@ class InFolder(ShardPlaces):
         store = DiskShard(folder, self._kind, memory_mb=self._memory_mb)
         with closed_on_error(store.close):
             if is_lost and store.number == 0:
-                shard = ShardId(number, self._sharding.shards)
-                alive = cluster.workers if cluster is not None else ()
                 store.number = seen
-                if awaited := start_lost(store, shard, self._board, self._policy, clock(), alive=alive):
-                    self._say_awaited(number, awaited)
-                    raise InUseError(f"Shard {number} waits for others.")
+                self._start_lost(store, number, clock(), cluster.workers if cluster is not None else ())
             elif store.number < seen:
                 raise StorageError(
                     f"Shard {number} in {folder} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
@@ -203,6 +200,38 @@ class InFolder(ShardPlaces):
                     "how. Nothing was changed."
                 )
         return store
+
+    def _start_lost(self, store: DiskShard, number: int, now: float, alive: Iterable[str]) -> None:
+        """Begin the shard of that *number* anew in *store*, by what the server knows of it and with what was salvaged there.
+
+        Args:
+            now: Seconds since the epoch.
+            alive: Tokens of the workers that live.
+
+        Raises:
+            InUseError: If others may know more of it, and are to be opened first; nothing was written then.
+            StorageError: If the server cannot be reached, or something is damaged.
+        """
+        shard = ShardId(number, self._sharding.shards)
+        known, state, awaited = read_lost_shard(self._board, shard, alive)
+        if awaited:
+            self._say_awaited(number, awaited)
+            raise InUseError(f"Shard {number} waits for others.")
+        saved = read_totals(store)
+        store.write(start_lost_shard(shard, known, self._policy, now, store), sync=True)
+        counts = state.counts if state is not None else (0, 0, 0, 0)
+        logger.warning(
+            "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: of its %(pages)d pages, %(visited)d "
+            "of them visited, %(salvaged)d were salvaged; all others are found again as links and seeds lead to them, and their cash "
+            "is with the virtual page",
+            {
+                "number": number,
+                "folder": self._board,
+                "pages": sum(counts[:3]),
+                "visited": counts[1],
+                "salvaged": saved.pages if saved is not None else 0,
+            },
+        )
 
     def _snapshots(self) -> Sequence[Store]:
         stores = self._job.open_snapshots()

@@ -12,7 +12,6 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.dispatch`: requests go out, and end
 * :mod:`.visit`: a page in work, and how its visit ended
 * :mod:`.latest_failures`: the visits that ended and that failed last, in memory only: a stored job has none
-* :mod:`.found_values`: what a visit has found of its page, as callbacks and items get it
 * :mod:`.responses`: reads what a response says of its page
 * :mod:`.compared`: what of a page is compared with that of the visit before
 * :mod:`.conditional`: requests that ask only for what has changed

@@ -11,8 +11,8 @@ from scrapy_aopic.core.revisits.found import NAMES, found_last, found_now
 from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.web.request_rows import url_of
 
-from .found_values import values_of
 from .stats import FirstOnly
+from .visit import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -30,9 +30,9 @@ from scrapy_aopic.web.request_rows import PURPOSE, url_of
 
 from .compared import main_text_of
 from .error_handler import guarded
-from .found_values import values_of
 from .stats import FirstOnly
 from .time_slices import TimeSlices
+from .visit import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.core.revisits.found import NAMES, Found
 from scrapy_aopic.request_errors import RefusedError
 from scrapy_aopic.web.chain_cookies import ChainCookies
 from scrapy_aopic.web.content_types import declared_type
@@ -130,7 +132,7 @@ class Visit(Struct, eq=False):
         cost: Seconds of the processor that its answer has taken.
         is_given_up: Whether the crawl ends before the page was read.
         is_gone: Whether the callback gets the page because it is gone.
-        found: What it has found, by the names of :func:`~scrapy_aopic.session.found_values.values_of`; ``None`` if pages are visited once.
+        found: What it has found, by the names of :func:`values_of`; ``None`` if pages are visited once.
         given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
     """
 
@@ -542,3 +544,12 @@ class Visits:
         if visit is None and (mark := request.meta.get(TAG)) is not None:
             visit = self._by_number.get(mark.visit)
         return visit
+
+
+def values_of(found: Found) -> dict[str, str | None]:
+    """The values by :data:`~scrapy_aopic.core.revisits.found.NAMES`: a word, two times in ISO 8601 and a digest; ``None`` for what is not known."""
+    times = (
+        datetime.fromtimestamp(instant, timezone.utc).isoformat(timespec="milliseconds") if instant else None
+        for instant in (found.first_seen, found.last_changed)
+    )
+    return dict(zip(NAMES, (found.what or None, *times, found.previous_digest.hex() or None), strict=True))

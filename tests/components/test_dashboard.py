@@ -42,8 +42,8 @@ from scrapy_aopic.core.records import (
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.feed import Feed, FeedItem
+from scrapy_aopic.dashboard.serving import serve as serve_job
 from scrapy_aopic.dashboard.site import ChartHistory, health, readiness
-from scrapy_aopic.dashboard.stored_job import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard

@@ -19,7 +19,7 @@ import msgspec
 from scrapy_aopic.dashboard.feed import Feed, FeedItem
 from scrapy_aopic.dashboard.guard import Guard
 from scrapy_aopic.dashboard.http_server import HttpAnswer, Server, Site, sentence
-from scrapy_aopic.dashboard.stored_job import serve
+from scrapy_aopic.dashboard.serving import serve
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.settings import Listen
