@@ -184,9 +184,12 @@ class PoliteSlot(Slot):
         return self._under_way > 0
 
     def download_delay(self) -> float:
-        """Seconds from the start of the last transfer to the earliest start of the next; never 0."""
+        """Seconds from the start of the last transfer to the earliest start of the next; never 0.
+
+        The last transfer of a new slot was when the machine was started, and does not count, however young that is.
+        """
         not_before = max(self.not_before, *(clock.not_before for clock in self.clocks), 0.0)
-        return max(self.delay, not_before - self.lastseen, _SHORTEST_DELAY)
+        return max(self.delay if self.lastseen else 0.0, not_before - self.lastseen, _SHORTEST_DELAY)
 
     def free_transfer_slots(self) -> int:
         """Transfers that may start: none while one that shares a clock transfers, or waits for this one to be done."""

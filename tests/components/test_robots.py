@@ -571,7 +571,7 @@ async def test_a_second_request_for_a_page_goes_back_as_one(serve, tmp_path, mon
 async def test_it_does_not_wait_inside_the_downloader(serve):
     slow = {"http://slow.test/robots.txt": Answer(404, delay=0.1), "http://slow.test/": []}
     web = serve({**slow, "http://fast.test/": ["/1"], "http://fast.test/1": []})
-    settings = {**SCHEDULER, "CONCURRENT_REQUESTS": 1, "DOWNLOAD_SLOTS": {"slow.test": {"delay": 1000}}}
+    settings = {**SCHEDULER, "CONCURRENT_REQUESTS": 1, "DOWNLOAD_SLOTS": {"slow.test": {"delay": 1e9}}}
     all_asked = until(lambda: len(web.asked) > 1 and n_robots(web)["slow.test"], Follow)
     await crawl(all_asked, settings, start_urls=["http://slow.test/", "http://fast.test/"])
     assert web.asked == ["http://fast.test/", "http://fast.test/1"]
