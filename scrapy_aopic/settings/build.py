@@ -81,25 +81,28 @@ def check_names(settings: Mapping[Any, Any]) -> None:
     is_new = _looked_at.get(id(settings)) is not settings
     with suppress(TypeError):  # a plain dictionary is looked at once
         _looked_at[id(settings)] = settings
-    for name, sentence in wrong_names(settings):
+    for name, sentence in wrong_names(settings, has_others=is_new):
         if _is_ours(name):
             raise SettingError(sentence)
-        if is_new:
-            logger.warning("%(sentence)s", {"sentence": sentence})
+        logger.warning("%(sentence)s", {"sentence": sentence})
 
 
 _looked_at: WeakValueDictionary[int, Mapping[Any, Any]] = WeakValueDictionary()
 """Settings that were checked: each component of a crawl checks them."""
 
 
-def wrong_names(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
-    """Names in *settings* that are no settings but were probably meant as such, each with a sentence about it."""
+def wrong_names(settings: Mapping[Any, Any], *, has_others: bool = True) -> Iterator[tuple[str, str]]:
+    """Names in *settings* that are no settings but were probably meant as such, each with a sentence about it.
+
+    Args:
+        has_others: Whether those are looked for that do not begin with ``AOPIC_``, which takes milliseconds.
+    """
     for name in sorted(_names_given(settings)):
         if _is_ours(name):
             meant = name.upper().replace("POLICY", "ORDER")  # as papers and earlier versions call it
             hint = f" ({question})" if (question := similar(meant, SETTINGS)) else ""
             yield name, f"{name} is no setting of scrapy-aopic{hint}; '{DOCS} settings' lists them."
-        elif found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
+        elif has_others and (found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY)):
             yield name, f"{name} means nothing to scrapy-aopic; did you mean {found[0]}?"
 
 
