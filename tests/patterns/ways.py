@@ -16,8 +16,8 @@ from itemadapter import ItemAdapter
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.test import get_crawler
 from support import processes
+from support.small_web import crawler_of
 from twisted.internet.abstract import isIPAddress
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
@@ -130,7 +130,7 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
 
 
 async def _crawl(pattern: Pattern, settings: dict[str, Any], patience: float) -> dict[str, Any]:
-    crawler = get_crawler(pattern.spider, settings)
+    crawler = crawler_of(pattern.spider, settings)
     items: list[Any] = []
     callbacks: list[tuple[str, str]] = []
     reasons: list[str] = []
