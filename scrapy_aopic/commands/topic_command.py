@@ -161,11 +161,9 @@ def _add_label(parser: argparse.ArgumentParser) -> None:
         help="have a function or a BatchJudge of yours label the whole sample, by its import path, and ask nothing",
     )  # fmt: skip
     parser.add_argument(
-        "--write",
-        metavar="FILE",
-        type=Path,
+        "--write", metavar="FILE", type=Path,
         help="write the pages to be labelled as JSON lines, and ask nothing",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--read", metavar="FILE", type=Path, help="take labels from such a file, and ask nothing"
     )
