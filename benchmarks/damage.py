@@ -44,8 +44,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
 from scrapy_aopic.view.auditing import audit_job
 

@@ -67,8 +67,7 @@ from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import open_shard
 from scrapy_aopic.job.commit_thread import ShardCommits
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.scheduler import Scheduler
 from scrapy_aopic.session.dispatch import Dispatch
 from scrapy_aopic.session.session import Session

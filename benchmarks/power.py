@@ -43,7 +43,7 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_snapshot
 
 WITHOUT_GAPS = Policy(politeness=Politeness(0.0, 0.0, 0.0))

@@ -33,7 +33,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 
 from scrapy_aopic import Links
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_snapshot
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))

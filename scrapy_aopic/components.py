@@ -91,7 +91,7 @@ class Components:
         if session is not None and session.focus is not None and session.focus.grading.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.grading.judging)
         if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:
-            from .dashboard.running_job import Dashboard  # noqa: PLC0415  # few crawls have one
+            from .dashboard.serving import Dashboard  # noqa: PLC0415  # few crawls have one
 
             self._dashboard = Dashboard(self._crawler, session, where)
             self._dashboard.start()

@@ -32,8 +32,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from ._engine.feeds import prepare_feeds
 from .dashboard.serving import serve
 from .exceptions import AopicError, SettingError, StorageError, plainly
-from .place.folder_place import WORKER, FolderPlace, worker_number
-from .place.paths import check_job_folder, store_folder
+from .place.folder_place import WORKER, FolderPlace, check_job_folder, store_folder, worker_number
 from .session.worker_link import COUNTS, MARK
 from .settings import read_address, read_values
 from .storage import Address, closing_all, lock_job

@@ -327,7 +327,7 @@ def test_each_setting_is_read_in_one_place():
         ],
         "commands/dashboard.py": ["AOPIC_DASHBOARD"],  # an option of a command
         "commands/main.py": ["AOPIC_STORE"],  # whether it is set at all
-        "dashboard/running_job.py": ["AOPIC_DASHBOARD"],  # as it was written, for a message
+        "dashboard/serving.py": ["AOPIC_DASHBOARD"],  # as it was written, for a message
     }
 
 

@@ -20,7 +20,7 @@ from world import policy
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect

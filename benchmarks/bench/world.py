@@ -15,7 +15,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, Page, PageState, host_key, pack_page, page_key
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import arrange, open_store
 from scrapy_aopic.web.suffixes import registered_domain
 

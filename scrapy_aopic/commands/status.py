@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scrapy_aopic.view.stored_watch import Speeds
+    from scrapy_aopic.view.stored import Speeds
 
 MEANING = "How far a job is, what limits it and when it ends, on one screen. Also while the crawl runs, as of its last commit."
 
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.view.stored_watch import Speeds
+    from scrapy_aopic.view.stored import Speeds
 
     write_or_watch(opts, partial(_look, opts, Speeds()))
     return 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.view.queries import PageRow, SiteRow
-    from scrapy_aopic.view.stored_watch import Speeds
+    from scrapy_aopic.view.stored import Speeds
 
 MEANING = (
     "The most important pages (or hosts) of a job. With importance, cash and history; also while the crawl runs, as of "
@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.view.stored_watch import Speeds
+    from scrapy_aopic.view.stored import Speeds
 
     check_counts(opts, "number")
     write_or_watch(opts, partial(_look, opts, Speeds()))

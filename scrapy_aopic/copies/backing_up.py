@@ -4,28 +4,39 @@ A copy is made row by row from a snapshot: it shares no file with its source, an
 Until it is whole it has another name, and its store cannot be opened; what a backup left behind that was killed is removed by the next
 one. The copy of a job in shards has a store for each of them, all as
 of one moment (:mod:`scrapy_aopic.place.folder_place`).
+
+A copy that is put onto a server, from where any machine crawls it, is there only when all of it is: of a job in shards, how it is
+cut is noted last; the store of a job in one piece is made beside its place, and renamed. While it is being made, the locks of its
+stores are held, so that no crawl begins with half of it. What a restore left behind that was killed is removed by the next one.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, storage_errors
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, named_as_given, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.storage import closing_all, copy_store, lock_job
+from scrapy_aopic.storage import Address, closing_all, copy_store, lock_job
+from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import killed_task, sync_names
+from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
+from scrapy_aopic.storage.redis.server_checks import check_server
+from scrapy_aopic.storage.redis.sharding import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.place.place import Place
 
 
@@ -150,3 +161,76 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
         if sharding is not None:
             copy.write_sharding(sharding, source.read_suffixes())
         return n
+
+
+ROWS_AT_ONCE = 2_000
+"""Rows in a transaction: some milliseconds of the server, on which others may crawl."""
+
+
+def restore(
+    source: Path, target: Address, *, progress: bool = False, at_end: Callable[[], object] = lambda: None
+) -> int:
+    """Put the job in the folder *source*, which no crawl uses, to *target*, where there is none; returns rows copied.
+
+    Args:
+        at_end: Called when all is copied, just before the job is there.
+
+    Raises:
+        StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
+    """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
+    copy, place = FolderPlace(source), ServerPlace(target)
+    check_job(copy)
+    if place.has_job():
+        raise StorageError(
+            f"There is a job in {target}: remove its keys first, or give the restored one another key. Nothing was changed."
+        )
+    if (part := copy.read_part()) is not None:
+        raise StorageError(
+            f"The folder {source} has only a part of the job in {part.job}. Nothing was changed."
+        )
+    with closing(connect(target)) as link:
+        check_server(link, target)
+    place.note_moved("")
+    n, sharding = 0, copy.read_sharding()
+    with (
+        closing_all(copy.open_snapshots()) as stores,
+        ExitStack() as opened,
+        tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
+    ):
+        put_beside(copy, place)  # first: it is part of it
+
+        def put(store: Store, where: Address, name: str) -> Store:
+            nonlocal n
+            remove_store(where)  # of a restore that was killed
+            made = open_store_at(where, is_one_of_many=True)
+            opened.callback(made.close)
+            n += copy_rows(store, made, name=name, at_once=ROWS_AT_ONCE, progress=line.update)
+            return made
+
+        def put_shards() -> None:
+            for number, store in enumerate(stores):
+                put(store, target.of_shard(number), f"{source} (shard {number})")
+            at_end()
+
+        if sharding is None:
+            put(stores[0], beside(target), str(copy)).close()
+            at_end()
+            put_in_place(beside(target), target)
+        elif (
+            not begin(target, sharding, put_shards, suffixes=copy.read_suffixes())
+            or place.read_sharding() != sharding
+        ):
+            raise StorageError(
+                f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
+            )
+    return n
+
+
+def put_beside(source: FolderPlace, place: ServerPlace) -> None:
+    """Put to *place* what lies beside the stores of the job in *source*: control, seeds, pages of an earlier crawl."""
+    copy_control(source, place)
+    place.add_seeds(lists(seeds_folder(source.path)))
+    if (earlier := source.read_earlier()) is not None:
+        place.write_earlier([earlier])

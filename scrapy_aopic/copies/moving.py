@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import COMMIT_KEY, Family
 from scrapy_aopic.exceptions import StorageError, storage_errors
 from scrapy_aopic.place.cutting import open_part
-from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPart, FolderPlace, store_folder
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.disk_shard import number_of
@@ -34,8 +33,7 @@ from scrapy_aopic.storage.folder_workers import await_end, clear_board, registry
 from scrapy_aopic.storage.homes import Homes, assign, machine_path, new_name, read_homes
 from scrapy_aopic.storage.redis.sharding import begin, read_sharding
 
-from .backing_up import backup, check_job, copy_beside
-from .restoring import put_beside, restore
+from .backing_up import backup, check_job, copy_beside, put_beside, restore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,8 +5,7 @@
 * :mod:`.http_server`: HTTP, in threads of its own
 * :mod:`.site`: the paths, and what each shows; the points of the charts over time
 * :mod:`.report_page`: the page with its data in it, as one file
-* :mod:`.running_job`: serves the crawl of this process
-* :mod:`.serving`: starts the server; serves a stored job, whether a crawl is using it or not
+* :mod:`.serving`: starts the server; serves the crawl of this process, or a stored job, whether a crawl is using it or not
 
 ``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 

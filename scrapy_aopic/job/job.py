@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.seeds.offsets import Offsets
 from scrapy_aopic.storage import Address, lock_job, note_server, open_store
 from scrapy_aopic.storage.opening import open_store_at

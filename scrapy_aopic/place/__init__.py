@@ -1,9 +1,8 @@
 """Where a job is, a folder or a server, and what lies beside its store.
 
 * :mod:`.place`: the common interface of both
-* :mod:`.folder_place`: a job folder
+* :mod:`.folder_place`: a job folder, and the paths in it
 * :mod:`.server_place`: a server
-* :mod:`.paths`: the paths in a job folder
 * :mod:`.seed_files`: lists of seeds that wait beside a job
 * :mod:`.stored_control`: the control settings, kept beside the store
 * :mod:`.calibration_file`: what grades for a topic mean, by labels

@@ -13,8 +13,7 @@ from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 
-from .folder_place import FolderPart, FolderPlace
-from .paths import store_folder
+from .folder_place import FolderPart, FolderPlace, store_folder
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:

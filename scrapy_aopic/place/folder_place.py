@@ -1,5 +1,8 @@
 """A job in a job folder: one with a store of its own, or one in shards, for several workers; a copy of a job on a server is, too.
 
+``aopic/`` holds the store of a job in one piece and may change without warning between format versions; seeds wait in
+``aopic-seeds/`` (see :mod:`.seed_files`); beside them is what Scrapy itself keeps.
+
 A job in shards has their stores in ``aopic-shards/``, in folders ``0``, ``1`` and so on. There ``cut.json`` says how many they are
 and by which list of public suffixes hosts belong to them; ``suffixes`` is that list. ``aopic-workers/`` has what each worker
 keeps for itself.
@@ -32,13 +35,61 @@ from scrapy_aopic.storage.registry import Kind, kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
 from .calibration_file import CALIBRATION, LABELS
-from .paths import STATE_FILE, check_job_folder, seeds_folder, store_folder
 from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
+
+
+STATE_FILE = "spider.state"
+"""The file in which Scrapy keeps the state of the spider."""
+
+
+def store_folder(job_folder: Path) -> Path:
+    """Where in a job folder the store is."""
+    return job_folder / "aopic"
+
+
+def seeds_folder(job_folder: Path) -> Path:
+    """Where in a job folder seeds wait."""
+    return job_folder / "aopic-seeds"
+
+
+def check_job_folder(job: Path) -> None:
+    """Do nothing if *job* is a folder, or may become one.
+
+    Raises:
+        StorageError: If it is something else.
+    """
+    with storage_errors(f"{job} can be no job folder"):
+        if job.is_dir():
+            return
+        if job.exists():
+            raise StorageError(
+                f"{job} is a file, and no job folder: give the JOBDIR of a crawl, or a new name."
+            )
+        if job.is_symlink():
+            raise StorageError(f"{job} is a symbolic link to {job.readlink()}, which is not there.")
+        for parent in job.parents:
+            if parent.exists() and not parent.is_dir():
+                raise StorageError(f"{job} can be no job folder, because {parent} is a file.")
+
+
+@contextmanager
+def named_as_given(lock: Lock, job: Path) -> Iterator[None]:
+    """Make errors name the folder of the locked job as the user named it: *job*, not the path behind *lock*."""
+    where = str(lock.around.where)
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(str(error).replace(where, str(job))) from error
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(where, str(job))
+        raise
+
 
 WORKER = "AOPIC_WORKER"
 """Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on, and when its command began."""

@@ -23,8 +23,7 @@ from scrapy_aopic.storage.redis.replacing import copy_remains, put_pieces, read_
 from scrapy_aopic.storage.redis.server_lock import LockKeeper, ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
-from .folder_place import FolderPlace, open_all
-from .paths import seeds_folder
+from .folder_place import FolderPlace, open_all, seeds_folder
 from .seed_files import ServerLists, lists
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.revisits.rounds import last_round
 from scrapy_aopic.core.shards.cut import ShardId
-from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
+from scrapy_aopic.core.shards.mail import start_lost_shard
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage import Address, closing_all, exists, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
@@ -19,7 +19,7 @@ from scrapy_aopic.storage.homes import claim, machine_path, read_homes, read_los
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
-from .paths import store_folder
+from .folder_place import FolderPlace, store_folder
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.lock import Lock
     from scrapy_aopic.storage.redis.sharding import Sharding
 
-    from .folder_place import FolderPlace
 
 logger = logging.getLogger(__name__)
 

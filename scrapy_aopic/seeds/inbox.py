@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
-from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder
 from scrapy_aopic.place.seed_files import START, lists
 from scrapy_aopic.storage.lock import sync_folder
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.place.folder_place import FolderPlace
 
 logger = logging.getLogger(__name__)
 

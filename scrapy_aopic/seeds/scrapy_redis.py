@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
-from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.place.folder_place import seeds_folder
 from scrapy_aopic.place.seed_files import lists, put_list
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis.connect import connect

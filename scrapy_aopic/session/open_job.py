@@ -24,8 +24,13 @@ from scrapy_aopic.place.cutting import (
     check_suffixes,
     open_part,
 )
-from scrapy_aopic.place.folder_place import FolderPlace, worker_number
-from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
+from scrapy_aopic.place.folder_place import (
+    FolderPlace,
+    check_job_folder,
+    seeds_folder,
+    store_folder,
+    worker_number,
+)
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.shard_places import InFolder, ShardPlaces

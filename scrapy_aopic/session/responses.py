@@ -32,7 +32,7 @@ from .compared import main_text_of
 from .error_handler import guarded
 from .stats import FirstOnly
 from .time_slices import TimeSlices
-from .visit import values_of
+from .visit import Visit, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from .costs import Costs
     from .intake import Intake
     from .parts import SessionParts
-    from .visit import Visit
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from scrapy import Spider, signals
 from scrapy.extensions.spiderstate import SpiderState
 
 from scrapy_aopic.exceptions import ANY_ERROR, plainly
-from scrapy_aopic.place.paths import STATE_FILE
+from scrapy_aopic.place.folder_place import STATE_FILE
 from scrapy_aopic.storage.store_folder import replacing
 
 if TYPE_CHECKING:

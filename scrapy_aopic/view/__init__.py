@@ -7,8 +7,7 @@ Figures:
 
 * :mod:`.snapshot`: the figures of one moment
 * :mod:`.live`: takes snapshots of the crawl of this process
-* :mod:`.stored`: takes one of a stored job
-* :mod:`.stored_watch`: takes them again and again, with speeds
+* :mod:`.stored`: takes one of a stored job; or again and again, with speeds
 * :mod:`.shard_states`: the states of shards that a server has
 * :mod:`.host_walk`: hosts in memory, looked through in slices
 * :mod:`.snapshot_stats`: the stats that are figures of a snapshot

@@ -17,8 +17,7 @@ from support.stored_jobs import make_job, rows
 
 from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder, store_folder
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.storage import exists, lock_job, open_store
 

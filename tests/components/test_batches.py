@@ -25,7 +25,7 @@ from scrapy_aopic import Links, Scheduler
 from scrapy_aopic._engine.direct_requests import Shortcut
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.session import visit
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage import open_snapshot

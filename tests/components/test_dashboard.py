@@ -53,8 +53,7 @@ from scrapy_aopic.view.job_view import View, open_view
 from scrapy_aopic.view.queries import hosts_by
 from scrapy_aopic.view.questions import top_domains
 from scrapy_aopic.view.snapshot import Snapshot, StoreState
-from scrapy_aopic.view.stored import snapshot_of
-from scrapy_aopic.view.stored_watch import StoredWatch
+from scrapy_aopic.view.stored import StoredWatch, snapshot_of
 from scrapy_aopic.view.traps import find_traps, pattern_of
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
@@ -76,9 +75,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 def addresses(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "scrapy_aopic.dashboard.running_job"
+        record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.dashboard.serving"
     ]
 
 

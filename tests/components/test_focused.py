@@ -30,7 +30,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.links import Links
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.view.exporting import export_pages

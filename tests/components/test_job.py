@@ -13,7 +13,7 @@ from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.commit_thread import ShardCommits
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.stored import snapshot_of

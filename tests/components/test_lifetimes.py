@@ -17,7 +17,7 @@ from support.small_web import Follow, crawl
 
 import scrapy_aopic
 from scrapy_aopic._engine.process_memory import GarbageThreshold
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import lock_job
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,7 @@ from support import redis_server
 from support.commands import run_aopic
 
 from scrapy_aopic.exceptions import ExchangeError
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds import adding

@@ -19,7 +19,7 @@ from scrapy_aopic.core.policy import Policy, Recrawl
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import ExchangeError, StorageError
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.web.request_rows import tail_of
 from scrapy_aopic.web.url_keys import key_of_url

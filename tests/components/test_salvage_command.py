@@ -30,8 +30,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.place.stored_control import change_control, read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import earlier_crawl_of, read_earlier_crawl, write_earlier_crawl

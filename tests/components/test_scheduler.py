@@ -19,8 +19,7 @@ from support.small_web import Follow, ask_view, check, crawl
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Batch, Family, Store
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.session import visit
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore

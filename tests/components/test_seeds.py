@@ -25,8 +25,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder, store_folder
 from scrapy_aopic.seeds.adding import Seed, add_seeds
 from scrapy_aopic.seeds.inbox import Inbox
 from scrapy_aopic.view.queries import top_pages

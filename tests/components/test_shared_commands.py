@@ -14,8 +14,7 @@ from support.commands import run_aopic, said
 from support.small_web import Follow, crawl
 
 import scrapy_aopic
-from scrapy_aopic.copies.backing_up import backup
-from scrapy_aopic.copies.restoring import restore
+from scrapy_aopic.copies.backing_up import backup, restore
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
@@ -208,7 +207,7 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
         return copy(*arguments, **options)
 
     copy = restore.__globals__["copy_rows"]
-    monkeypatch.setattr("scrapy_aopic.copies.restoring.copy_rows", kill)
+    monkeypatch.setattr("scrapy_aopic.copies.backing_up.copy_rows", kill)
     with pytest.raises(Killed):
         restore(tmp_path / "copy", address)
     monkeypatch.undo()

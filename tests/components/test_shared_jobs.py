@@ -24,8 +24,7 @@ from support import processes, redis_server
 from support.core_crawl import link
 from support.small_web import Follow, crawl
 
-from scrapy_aopic.copies.backing_up import backup
-from scrapy_aopic.copies.restoring import restore
+from scrapy_aopic.copies.backing_up import backup, restore
 from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import NotBefore

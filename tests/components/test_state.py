@@ -12,7 +12,7 @@ from scrapy import Spider
 from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import lock_job
 
 SETTINGS = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "sqlite", "AOPIC_REPORT": False}

@@ -13,7 +13,7 @@ from support.small_web import Follow, crawl
 from support.store_contract import check_transfers, write_transfers
 
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.settings import read
 from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
 from scrapy_aopic.storage.memory import MemoryStore

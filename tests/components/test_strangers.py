@@ -17,7 +17,7 @@ from scrapy_aopic import BroadSpider
 from scrapy_aopic.core.printable import printable
 from scrapy_aopic.exporters import TableExporter
 from scrapy_aopic.place.file_formats import cell
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.request_errors import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.exporting import export_pages

@@ -16,8 +16,7 @@ pytest.importorskip("hiredis")
 from support.commands import said
 from support.workers import SHARDS, Workers, check_all, running
 
-from scrapy_aopic.copies.backing_up import backup
-from scrapy_aopic.copies.restoring import restore
+from scrapy_aopic.copies.backing_up import backup, restore
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.folder_place import FolderPlace

@@ -24,7 +24,7 @@ from support.small_web import Web, ask, ask_view, check
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, PageState, host_key, unpack_page
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import use
 from scrapy_aopic.view.queries import top_pages
 

@@ -13,7 +13,7 @@ from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 from support.small_web import check
 
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 
 pytest.importorskip("resource", reason="needs limits on processes")
 

@@ -15,7 +15,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_snapshot
 
 WITHOUT_GAPS = Policy(politeness=Politeness(0.0, 0.0, 0.0))

@@ -24,7 +24,7 @@ from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.simulation import Simulation
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_hosts, top_pages

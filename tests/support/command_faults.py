@@ -26,12 +26,11 @@ from typing import Any, NamedTuple
 import redis
 from scrapy import Request
 
-from scrapy_aopic.copies.restoring import restore
+from scrapy_aopic.copies.backing_up import restore
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.place.cutting import open_part
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import seeds_folder, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import read_control

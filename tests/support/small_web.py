@@ -19,8 +19,7 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_reactor_settings
 
 from scrapy_aopic.core.audit import Audit
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.view.job_view import open_view

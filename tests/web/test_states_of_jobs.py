@@ -19,8 +19,7 @@ from support.killed_crawl import answer, command
 from support.small_web import ask_view
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.place.folder_place import FolderPlace, store_folder
 from scrapy_aopic.view.stored import snapshot_of
 
 pytestmark = pytest.mark.slow

@@ -30,7 +30,7 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.view.shard_states import shard_figures
 from scrapy_aopic.view.snapshot import PageCounts, ShardRow, Snapshot, WorkerRow
-from scrapy_aopic.view.stored_watch import Speeds, StoredWatch
+from scrapy_aopic.view.stored import Speeds, StoredWatch
 from scrapy_aopic.view.verdict import verdict
 
 SHARDS = 4
