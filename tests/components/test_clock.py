@@ -74,7 +74,6 @@ def drain(job: Job, machine: Machine) -> dict[str, list[float]]:
         if isinstance(what, NotBefore):
             machine.passed += max(what.instant - job.clock(), 0.001)
             continue
-        assert isinstance(what, Lease)
         asked.setdefault(what.host, []).append(machine.passed)
         job.crawl.transferred(what.host, TransferResult(0.5, Outcome.ANSWER), job.clock())
         job.crawl.release(what, job.clock())

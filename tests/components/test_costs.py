@@ -49,7 +49,6 @@ LINKS = b"".join(b"<a href=http://h%d.test/>x</a>" % n for n in range(3_000))
 
 
 async def n_visited(crawler: Crawler) -> int:
-    assert crawler.stats is not None
     n: int = crawler.stats.get_value("aopic/pages/visited", 0)
     return n
 
@@ -106,7 +105,6 @@ class _Sought(Links):
 async def test_requests_go_out_while_a_page_is_read(serve: Serve, spider: type[Waiting], size: int) -> None:
     serve({"http://evil.test/": html(b"<p>" + b"x" * size), **GOOD})
     crawler = await crawl(spider, {**SETTINGS, "AOPIC_PAGE_SECONDS": 0})
-    assert isinstance(crawler.spider, spider)
     assert crawler.spider.n_seen == N_GOOD + 1
 
 
@@ -155,7 +153,6 @@ async def test_the_rest_of_a_page_that_takes_too_long_is_left_out(
     serve({"http://evil.test/": html(LINKS)})
     once = {"JOBDIR": str(tmp_path), "CLOSESPIDER_PAGECOUNT": 1, "AOPIC_STORE": "auto", **SETTINGS}
     crawler = await crawl(Both, {**once, "AOPIC_PAGE_SECONDS": 1.0})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/links/cut_pages") == 1
     assert "http://evil.test/: its links took" in caplog.text
     audit = check(tmp_path)
@@ -163,7 +160,6 @@ async def test_the_rest_of_a_page_that_takes_too_long_is_left_out(
     # A tenth of a second for fifty links at most, so some hundred in all; the first of those left out are known to "why".
     assert 0 < audit.queued < 600
     dropped = read_dropped(tmp_path / FILE_NAME)
-    assert dropped is not None
     assert 0 < dropped["costly"].n <= 50
     assert not dropped["costly"].is_whole
 

@@ -37,7 +37,6 @@ def link(url: str) -> Link:
 
 def visit(crawl: Crawl, page: Link, *links: Link, **how: Any) -> None:
     lease = crawl.lease(NOW)
-    assert isinstance(lease, Lease)
     assert lease.key == page.key
     crawl.release(lease, NOW)
     crawl.settle(lease, links, NOW, Findings(**how))

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core import ports
+from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.job import commit_thread
 from scrapy_aopic.job.commit_thread import JointCommits
 from scrapy_aopic.job.side_files import SideFiles
 from scrapy_aopic.storage.disk_shard import one_by_one
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scrapy_aopic.core import ports
-    from scrapy_aopic.core.ports import Batch
 
 
 class Store:

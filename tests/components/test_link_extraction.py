@@ -7,7 +7,7 @@ import pickle
 import re
 from html import escape
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import scrapy
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 from scrapy import Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
+from scrapy.link import Link
 from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.request import fingerprint
 from scrapy.utils.response import get_base_url
@@ -26,9 +27,6 @@ from scrapy_aopic.web import parse_limits
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner, extraction, note_joined, request_for
 from scrapy_aopic.web.page_text import read_canonical
-
-if TYPE_CHECKING:
-    from scrapy.link import Link
 
 ENCODINGS = ("utf-8", "latin-1", "cp1251", "gb18030", "shift_jis", "utf-16", "utf-7", "cp037")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from scrapy import Spider
@@ -10,9 +11,6 @@ from scrapy.http import HtmlResponse, Response
 from support.small_web import crawl
 
 from scrapy_aopic import Links
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = """<base href="/in/"><main><a href="b?x=1#part">B</a> <a rel="nofollow" href="c">C</a></main>
 <a href="b?x=1#part">B</a> <a href="d.pdf">D</a> <a href="javascript:e()">E</a> <area href="http://other.test/f">"""

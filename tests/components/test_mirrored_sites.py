@@ -52,7 +52,6 @@ class Follow(Spider):
     start_urls = ["http://a.test/0"]
 
     def parse(self, response: Response) -> Iterator[Any]:
-        assert isinstance(response, HtmlResponse)
         yield {"url": response.url}
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)

@@ -13,13 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import attrs
 import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import Field, Item, Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured, StopDownload
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
@@ -35,12 +37,6 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.web import warc
 from scrapy_aopic.web.warc_index import find_records
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from scrapy.crawler import Crawler
-
 
 IMPORTANCE: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}}
 PAGES: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.PagesPipeline": 100}}
@@ -625,7 +621,6 @@ async def test_inline_requests_are_recorded_without_the_importance_of_another_pa
 
     class Inline(Starting):
         async def parse(self, response: Response) -> None:
-            assert self.crawler.engine is not None
             await self.crawler.engine.download_async(Request("http://a.test/picture", meta=response.meta))
 
     path = tmp_path / "pages.warc.gz"
@@ -697,7 +692,6 @@ async def test_the_name_and_the_time_are_filled_in(serve, tmp_path, monkeypatch)
     await crawl(Walk, {**PAGES})
     (path,) = (tmp_path / "crawls").iterdir()
     match = re.fullmatch(r"walk-(\d{8}T\d{6}Z)\.warc\.gz", path.name)
-    assert match is not None
     started = datetime.strptime(match[1], "%Y%m%dT%H%M%S%z")
     assert before <= started <= datetime.now(timezone.utc)
 

@@ -81,7 +81,6 @@ async def test_what_earlier_runs_did_is_no_speed_of_this_one(serve, monkeypatch,
     monkeypatch.setattr(sys, "stderr", shown := Terminal())
     await crawl(Slow, settings)
     first = re.search(r"\d+ pages? · [^\r]*", shown.getvalue())
-    assert first is not None
     assert first[0].startswith("1 page · ")
     assert "/s" not in first[0] or " 0.0/s" in first[0]
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from support.stored_jobs import make_job
 
 import scrapy_aopic
-from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.policy import Policy, Recrawl
@@ -36,7 +36,6 @@ def link(url: str, depth: int) -> Link:
 
 def visit(crawl: Crawl, page: Link, *links: Link, findings: Findings) -> None:
     lease = crawl.lease(NOW)
-    assert isinstance(lease, Lease)
     assert lease.key == page.key
     crawl.release(lease, NOW)
     crawl.settle(lease, links, NOW, findings)

@@ -41,7 +41,6 @@ PAGES: dict[str, Any] = {
 def user_of_docs() -> list[str]:
     """The command that makes the user of the docs."""
     found = re.search(r"^ACL SETUSER crawler .*$", DOCS.read_text(), re.MULTILINE)
-    assert found is not None
     return found[0].replace("PASSWORD", PASSWORD).split()
 
 

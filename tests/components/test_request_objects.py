@@ -107,7 +107,6 @@ async def test_only_what_waits_is_kept(serve):
 
     def look(spider: Spider) -> None:
         session = Session.of(spider.crawler)
-        assert session is not None
         requests = session.intake._requests
         kept.append(len(requests._unwritten) + len(requests._live))
 

@@ -175,7 +175,6 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
     assert (n_robots(web), stat(crawler, "finish_reason")) == ({"a.test": 1}, "aopic_waiting")
     said = " ".join(record.getMessage() for record in caplog.records)
     due = re.search(r"the next one is due in (\d+) s", said)
-    assert due is not None
     assert 6990 <= int(due[1]) <= 7000
     for question in ("http://a.test/", "a.test"):
         answer = ask(tmp_path / "job", why, question, CrawlRules({}))
@@ -396,7 +395,6 @@ class Inline(Spider):
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         engine = self.crawler.engine
-        assert engine is not None
         if response.url != "http://a.test/":
             return
         wanted = [engine.download_async(Request(f"http://b.test/{n}")) for n in range(10)]
@@ -413,7 +411,6 @@ async def test_however_many_requests_wait_it_is_fetched_once(serve, settings):
     crawler = await crawl(Inline, settings)
     assert n_robots(web) == {"a.test": 1, "b.test": 1}
     assert set(web.asked) == set(pages) - {"http://b.test/1", "http://b.test/2"}
-    assert isinstance(crawler.spider, Inline)
     assert crawler.spider.answered == 8
 
 
@@ -526,7 +523,6 @@ class Careful(Spider):
 
     def parse_page(self, response: Response, n: int) -> None:
         request = response.request
-        assert request is not None
         known = {key: value for key, value in request.meta.items() if "retry" in key}
         self.seen.append((request.url, request.priority, request.meta["mine"], known, n))
 
@@ -534,7 +530,6 @@ class Careful(Spider):
 async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve, tmp_path):
     web = serve({f"http://h{n}.test/": [] for n in range(3)})
     crawler = await crawl(Careful, in_folder(tmp_path, SCHEDULER))
-    assert isinstance(crawler.spider, Careful)
     assert sorted(crawler.spider.seen) == [
         (f"http://h{n}.test/", priority, [n], {}, n) for n, priority in enumerate((0, -1, 3))
     ]
@@ -863,7 +858,6 @@ class Own(RobotsTxtMiddleware):
 
 
 def places(crawler: Crawler) -> list[str]:
-    assert crawler.engine is not None
     names = [type(each).__name__ for each in crawler.engine.downloader.middleware.middlewares]
     return [
         name for name in names if name not in {"Bodies", "ProxyWaits", "Responses"}

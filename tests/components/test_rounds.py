@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
@@ -17,9 +17,6 @@ from scrapy_aopic.commands.common import job_place
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.queries import rounds_in
-
-if TYPE_CHECKING:
-    pass
 
 redis = redis_server.needed()
 

@@ -72,7 +72,6 @@ async def test_what_is_listed_is_that_of_all_shards_together(serve, settings, ad
     assert {page.url: page.importance for page in job.pages()} == {row.url: row.importance for row in pages}
     assert job.top(3) == pages[:3]
     assert job.why("http://a.test/1").kind == "fetched"
-    assert now is not None
     assert (now.pages.visited, now.pages.queued, now.hosts.known) == (len(PAGES), 0, 1 + len(HOSTS))
     assert now.ledger.pages + now.ledger.virtual == now.ledger.total == SHARDS * TOTAL
     assert now.outcomes == {"page": len(PAGES)}

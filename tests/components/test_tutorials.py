@@ -68,7 +68,6 @@ def _print(words: list[str], folder: Path) -> str:
     command = [sys.executable, "-m", *words, *options, "-s", "AOPIC_POLITENESS_FACTOR=0"]
     if words[2] == "dashboard":
         with processes.start(command, cwd=folder, stdout=PIPE, text=True) as server:
-            assert server.stdout is not None
             line: str = server.stdout.readline()
             server.terminate()
         return line
