@@ -17,6 +17,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
+from support.crawls import logged
 from support.dashboard import get as get_from
 from support.dashboard import serve_job as serving_job
 from support.small_web import Follow, Web, ask_view, crawl
@@ -74,9 +75,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def addresses(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.dashboard.serving"
-    ]
+    return [each.getMessage() for each in caplog.records if each.name == "scrapy_aopic.dashboard.serving"]
 
 
 class Curious(Spider):
@@ -85,7 +84,7 @@ class Curious(Spider):
     name = "curious"
     start_urls = ["http://a.test/"]
     port: Callable[[], int]
-    paths = ("/",)
+    paths: tuple[str, ...]
     seen: dict[str, tuple[int, str]]
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
@@ -102,23 +101,17 @@ def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Call
     """What a crawl shows under some paths."""
 
     async def of(*wanted: str, **settings: Any) -> dict[str, tuple[int, str]]:
-        class Looking(Curious):
-            paths = wanted
-            seen = {}
-
-            @staticmethod
-            def port() -> int:
-                (said,) = addresses(caplog)
-                match = re.fullmatch(rf"Dashboard: http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", said)
-                assert match is not None
-                return int(match[1])
+        def port() -> int:
+            (said,) = addresses(caplog)
+            match = re.fullmatch(rf"Dashboard: http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", said)
+            return int(match[1])
 
         serve(PAGES)
         caplog.set_level(logging.INFO)
-        await crawl(
-            Looking, {**SCHEDULER, "AOPIC_DASHBOARD_TOKEN": TOKEN, "JOBDIR": str(tmp_path), **settings}
-        )
-        return Looking.seen
+        settings = {**SCHEDULER, "AOPIC_DASHBOARD_TOKEN": TOKEN, "JOBDIR": str(tmp_path), **settings}
+        seen: dict[str, tuple[int, str]] = {}
+        await crawl(Curious, settings, paths=wanted, seen=seen, port=port)
+        return seen
 
     return of
 
@@ -134,18 +127,10 @@ async def test_a_crawl_shows_itself(look):
 
 
 async def test_its_figures_are_those_of_the_moment(look):
-    seen = await look(
-        "/api/v1/snapshot",
-        "/metrics",
-        "/api/v1/history",
-        "/api/v1/top",
-        "/api/v1/domains",
-        "/api/v1/traps",
-        "/api/v1/hosts?by=fetched&find=A.",
-        "/api/v1/hosts?by=size",
-        AOPIC_STORE="sqlite",
-    )
-    now = json.loads(seen["/api/v1/snapshot"][1])
+    names = ("snapshot", "history", "top", "domains", "traps", "hosts?by=fetched&find=A.", "hosts?by=size")
+    seen = await look("/metrics", *(f"/api/v1/{name}" for name in names), AOPIC_STORE="sqlite")
+    said = {name: json.loads(seen[f"/api/v1/{name}"][1]) for name in names}
+    now = said["snapshot"]
     assert now["is_live"]
     assert now["spider"] == "curious"
     assert now["pages"]["known"] == now["pages"]["queued"] == 1  # the page is in its callback
@@ -153,23 +138,18 @@ async def test_its_figures_are_those_of_the_moment(look):
     assert now["verdict"]["sentence"].endswith(".")
     assert "aopic_live_callbacks 1\n" in seen["/metrics"][1]
     assert 'aopic_info{version="' in seen["/metrics"][1]
-    assert [point["pages.queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
-    assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
-    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains"}
-    assert json.loads(seen["/api/v1/traps"][1]) == {"traps": []}
-    assert {row["name"] for row in json.loads(seen["/api/v1/hosts?by=fetched&find=A."][1])["hosts"]} <= {
-        "a.test"
-    }
-    assert json.loads(seen["/api/v1/hosts?by=size"][1])["problem"].startswith(
-        "Hosts are listed by slow, failing,"
-    )
+    assert [point["pages.queued"] for point in said["history"]] == [1]
+    assert said["top"].keys() == {"pages"}
+    assert said["domains"].keys() == {"domains"}
+    assert said["traps"] == {"traps": []}
+    assert {row["name"] for row in said["hosts?by=fetched&find=A."]["hosts"]} <= {"a.test"}
+    assert said["hosts?by=size"]["problem"].startswith("Hosts are listed by slow, failing,")
 
 
 async def test_pages_of_a_job_in_memory_cannot_be_listed(look):
     seen = await look("/api/v1/top", AOPIC_STORE="memory")
-    assert json.loads(seen["/api/v1/top"][1]) == {
-        "problem": "They cannot be listed for a job without a folder."
-    }
+    problem = {"problem": "They cannot be listed for a job without a folder."}
+    assert json.loads(seen["/api/v1/top"][1]) == problem
 
 
 async def test_there_is_none_unless_it_is_wanted(serve, caplog, monkeypatch):
@@ -206,7 +186,7 @@ async def test_a_port_that_is_taken_costs_no_crawl(serve, caplog):
 async def test_another_address_needs_a_token_of_ones_own(serve, caplog):
     web = serve(PAGES)
     await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": "0.0.0.0:0"})
-    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    (said,) = logged(caplog, "ERROR")
     assert said == (
         "AOPIC_DASHBOARD ('0.0.0.0:0') is an address that other machines can reach, so AOPIC_DASHBOARD_TOKEN must be set "
         f"to a token of your own. See {DOCS} settings#aopic_dashboard. The crawl does not start."
@@ -287,15 +267,6 @@ def test_where_it_listens():
         ("localhost:6810", Listen("localhost", 6810)),
     ):
         assert read_dashboard({"AOPIC_DASHBOARD": given}) == where, given
-    for given in ("host", "host:", "host:65536", "a b:1", "http://host:1/", [], ""):
-        with pytest.raises(SettingError, match=r"AOPIC_DASHBOARD \("):
-            read_dashboard({"AOPIC_DASHBOARD": given})
-
-
-def test_tokens_that_are_too_weak():
-    for token in ("short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 1, ""):
-        with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN"):
-            read_dashboard({"AOPIC_DASHBOARD": "0.0.0.0:1", "AOPIC_DASHBOARD_TOKEN": token})
 
 
 # Stored jobs
@@ -336,9 +307,8 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve, tmp_path):
 
 def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path):
     path = tmp_path / "history.csv"
-    path.write_text(
-        "at,rate.pages,hosts.ready\n" + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501)) + "nan,1,2\n99"
-    )
+    lines = "".join(f"{n},{n / 2},3\n" for n in range(1, 2501))
+    path.write_text(f"at,rate.pages,hosts.ready\n{lines}nan,1,2\n99")
     seen: list[dict[str, float | None]] = [{"at": at, "rate.pages": 7.0} for at in (2499.0, 2501.0)]
     points = ChartHistory(lambda: seen, path).points()
     assert len(points) == 834 + 1
@@ -346,12 +316,8 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path):
         "at": 2500, "rate.pages": 1250, "hosts.ready": 3,
     }  # fmt: skip
     assert points[-1] == seen[1]
-    assert (
-        ChartHistory(lambda: seen, tmp_path / "none.csv").points()
-        == ChartHistory(lambda: seen, None).points()
-        == seen
-    )
-    assert ChartHistory(lambda: seen, tmp_path).points() == seen  # a folder cannot be read
+    for nowhere in (tmp_path / "none.csv", None, tmp_path):  # a folder cannot be read
+        assert ChartHistory(lambda: seen, nowhere).points() == seen
 
 
 def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path):
@@ -389,36 +355,42 @@ def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path):
         assert sum(row["importance"] for row in valued) == pytest.approx(1)
 
 
+def store_of(hosts: dict[str, HostRecord], pages: dict[str, Page]) -> MemoryStore:
+    """A store that has these *hosts*, and *pages* by their URLs without the scheme."""
+    store = MemoryStore()
+    rows: Batch = {family: {} for family in (Family.HOSTS, Family.PAGES, Family.REQUESTS, Family.META)}
+    rows[Family.HOSTS] = {host_key(name): pack_host(record) for name, record in hosts.items()}
+    for url, record in pages.items():
+        page = page_key(host_key(url.partition("/")[0]), url.encode())
+        rows[Family.PAGES][page] = pack_page(record)
+        rows[Family.REQUESTS][page] = pack({"url": f"http://{url}"})
+    spent = sum(record.history for record in pages.values())
+    saved = CrawlTotals("", created_at=0.0, saved_at=0.0, ledger=Totals(history=spent))
+    rows[Family.META][TOTALS_KEY] = saved.pack()
+    store.write(rows, sync=True)
+    return store
+
+
 def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap():
     """A calendar is one, on a host of its own or beside better pages; an archive that brings as much as others is none."""
-    store = MemoryStore()
     sites = {
         "days.test": [(f"/cal/{n}/", 1) for n in range(80)] + [(f"/cal/{n}/later/later/", 1) for n in range(80)],
         "town.test": [(f"/events?day={n}", 1) for n in range(60)] + [(f"/news/{chr(97 + n % 26)}{n}x", 90) for n in range(90)],
         "archive.test": [(f"/issue/{n}/", 100) for n in range(300)],
         "gone.test": [(f"/lost/{n}/", 0) for n in range(100)],
     }  # fmt: skip
-    rows: Batch = {family: {} for family in (Family.HOSTS, Family.PAGES, Family.REQUESTS, Family.META)}
-    for name, pages in sites.items():
-        key = host_key(name)
-        rows[Family.HOSTS][key] = pack_host(HostRecord(name, visited=len(pages), queued=5))
-        for path, history in pages:
-            page = page_key(key, path.encode())
-            outcome = "http 404" if name == "gone.test" else ""
-            record = Page(PageState.VISITED, 0, history=history, visits=1, outcome=outcome)
-            rows[Family.PAGES][page] = pack_page(record)
-            rows[Family.REQUESTS][page] = pack({"url": f"http://{name}{path}"})
-    spent = sum(history for pages in sites.values() for _, history in pages)
-    saved = CrawlTotals("", created_at=0.0, saved_at=0.0, ledger=Totals(history=spent))
-    rows[Family.META][TOTALS_KEY] = saved.pack()
-    store.write(rows, sync=True)
-    first, second = find_traps(View([store]), "a job")
-    assert (first.pattern, first.host, first.visited, first.queued) == (
-        "days.test/cal/*",
-        "days.test",
-        160,
-        0,
-    )
+    hosts = {name: HostRecord(name, visited=len(pages), queued=5) for name, pages in sites.items()}
+    pages = {
+        f"{name}{path}": Page(
+            PageState.VISITED, 0, history=history, visits=1, outcome="http 404" * (name == "gone.test")
+        )
+        for name, paths in sites.items()
+        for path, history in paths
+    }
+    spent = sum(page.history for page in pages.values())
+    first, second = find_traps(View([store_of(hosts, pages)]), "a job")
+    assert (first.pattern, first.host) == ("days.test/cal/*", "days.test")
+    assert (first.visited, first.queued) == (160, 0)
     assert first.visited_part == pytest.approx(160 / 710)
     assert first.brought_part == pytest.approx(160 / spent)
     assert first.command == "scrapy aopic control 'a job' block days.test"
@@ -431,31 +403,19 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap():
 
 def test_what_the_order_holds_back_may_be_a_trap_whatever_it_brought():
     """A group by its URLs, and a tree, which has no URLs of one make, by its branch; a mirror and a page of a full directory are none."""
-    store, key = MemoryStore(), host_key("town.test")
     kinds = {
         "/shop?colour={}": {"lowered": QUEUES}, "/tree/{1}/{1}x": {"lowered": QUEUES, "branch": 7},
         "/twin/{}": {"lowered": MIRRORED, "branch": 8}, "/full/{}": {"lowered": 1, "branch": 9},
     }  # fmt: skip
-    rows: Batch = {family: {} for family in (Family.HOSTS, Family.PAGES, Family.REQUESTS, Family.META)}
-    rows[Family.HOSTS][key] = pack_host(HostRecord("town.test", visited=40, queued=100))
+    pages = {}
     for path, fields in kinds.items():
         for n in range(35):
             url = path.format(n, chr(97 + n % 26) * (1 + n // 26))
-            page = page_key(key, url.encode())
             visits = int(n < 10)
-            record = Page(
-                PageState.VISITED if visits else PageState.QUEUED,
-                0,
-                history=50 * visits,
-                visits=visits,
-                **fields,
-            )
-            rows[Family.PAGES][page] = pack_page(record)
-            rows[Family.REQUESTS][page] = pack({"url": f"http://town.test{url}"})
-    saved = CrawlTotals("", created_at=0.0, saved_at=0.0, ledger=Totals(history=2000))
-    rows[Family.META][TOTALS_KEY] = saved.pack()
-    store.write(rows, sync=True)
-    found = {trap.pattern: trap for trap in find_traps(View([store]), "a job")}
+            state = PageState.VISITED if visits else PageState.QUEUED
+            pages[f"town.test{url}"] = Page(state, 0, history=50 * visits, visits=visits, **fields)
+    hosts = {"town.test": HostRecord("town.test", visited=40, queued=100)}
+    found = {trap.pattern: trap for trap in find_traps(View([store_of(hosts, pages)]), "a job")}
     assert {*found} == {"town.test/shop?colour=*", "town.test/tree/*"}
     for trap in found.values():
         assert (trap.visited, trap.queued, trap.held) == (10, 25, 25)
@@ -475,10 +435,8 @@ def test_a_pattern_is_what_urls_of_a_part_have_in_common():
 def test_hosts_are_found_by_a_part_of_their_name(tmp_path):
     make_job(tmp_path, "sqlite", 120)
     with open_view(FolderPlace(tmp_path)) as view:
-        assert {row.name for row in hosts_by(view, "queued", 50, "h1")} == {
-            "h1",
-            *(f"h1{n}" for n in range(10)),
-        }
+        names = {row.name for row in hosts_by(view, "queued", 50, "h1")}
+        assert names == {"h1", *(f"h1{n}" for n in range(10))}
         assert len(hosts_by(view, "queued", 2, "h1")) == 2
         assert hosts_by(view, "fetched", 2, "h1") == []
 
