@@ -18,6 +18,8 @@ from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.settings import BaseSettings
 from scrapy.spidermiddlewares.referer import RefererMiddleware
+from support import crawls
+from support.crawls import in_folder
 from support.naming import case
 from support.small_web import Web, check, crawl
 
@@ -184,9 +186,8 @@ class Left:
     def __init__(self, folder: Path, crawler: Crawler) -> None:
         store = open_snapshot(store_folder(folder))
         self.requests = dict(store.scan(Family.REQUESTS))
-        self.pages = {
-            key: replace(unpack_page(data), visited_at=0.0) for key, data in store.scan(Family.PAGES)
-        }
+        pages = store.scan(Family.PAGES)
+        self.pages = {key: replace(unpack_page(data), visited_at=0.0) for key, data in pages}
         self.links = dict(store.scan(Family.LINKS))
         store.close()
         self.stats = {
@@ -219,23 +220,16 @@ async def left(
     **told: Any,
 ) -> Left:
     serve(web)
-    crawler = await crawl(
-        spider,
-        {
-            "SCHEDULER": OnePageAtATime,
-            "JOBDIR": str(folder),
-            "AOPIC_STORE": "sqlite",
-            "AOPIC_KEEP_LINKS": True,
-            "CLOSESPIDER_PAGECOUNT": 60,
-            "RETRY_ENABLED": False,
-            **settings,
-        },
-        **told,
-    )
+    fixed = {"AOPIC_KEEP_LINKS": True, "CLOSESPIDER_PAGECOUNT": 60, "RETRY_ENABLED": False}
+    ours = in_folder(folder, {"SCHEDULER": OnePageAtATime}, **fixed)
+    crawler = await crawl(spider, {**ours, **settings}, **told)
     assert check(folder).violations == []
     assert crawler.stats.get_value("aopic/errors") is None
     return Left(folder, crawler)
 
+
+LISTENS = {signals.request_dropped: lambda **_: None}
+"""Somebody wants to hear of each request that is dropped, so that there must be one."""
 
 BROAD = {
     "ADDONS": {"scrapy_aopic.Addon": 500},
@@ -290,13 +284,8 @@ def short(value: Any) -> str:
 async def test_a_job_is_the_same_whichever_way_its_links_came(serve, tmp_path, settings, kinds, monkeypatch):
     monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
 
-    def listens(**_: Any) -> None:
-        """Somebody wants to hear of each request that is dropped, so that there must be one."""
-
     requests, links = kinds
-    one_by_one = await left(
-        serve, tmp_path / "0", requests, settings, told={signals.request_dropped: listens}
-    )
+    one_by_one = await left(serve, tmp_path / "0", requests, settings, told=LISTENS)
     assert len(one_by_one.pages) > 10
     for n, kind in enumerate((requests, links), 1):
         batches = await left(serve, tmp_path / str(n), kind, settings)
@@ -369,16 +358,10 @@ async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_sam
 
 @pytest.mark.parametrize("domains", [["a.test"], ["b.test", "c.test"], []])
 async def test_domains_are_kept_to_and_what_is_outside_is_counted(serve, tmp_path, domains):
-    def listens(**_: Any) -> None:
-        """As above."""
-
-    spiders: list[type[Spider]] = [
-        type(kind.__name__, (kind,), {"allowed_domains": domains}) for kind in (Follows, Follows, ByLinks)
-    ]
-    told = {signals.request_dropped: listens}
-    one_by_one = await left(serve, tmp_path / "0", spiders[0], {}, told=told)
-    for n, kind in enumerate(spiders[1:], 1):
-        batches = await left(serve, tmp_path / str(n), kind, {})
+    bound = {"allowed_domains": domains}
+    one_by_one = await left(serve, tmp_path / "0", Follows, {}, told=LISTENS, **bound)
+    for n, kind in enumerate((Follows, ByLinks), 1):
+        batches = await left(serve, tmp_path / str(n), kind, {}, **bound)
         assert batches.pages == one_by_one.pages
         assert batches.stats == one_by_one.stats
     assert ("offsite/filtered" in one_by_one.stats) == bool(domains)
@@ -395,12 +378,8 @@ class Expects:
             yield each
 
 
-class Visits(Spider):
-    name = "visits"
+class Visits(crawls.Visits):
     start_urls = ["http://a.test/"]
-
-    def parse(self, response: Any) -> None:
-        """Look at it."""
 
 
 def mapped(*urls: str) -> bytes:
@@ -465,18 +444,13 @@ async def test_a_job_is_the_same_whichever_way_the_pages_of_a_sitemap_came(
 ):
     monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
 
-    def listens(**_: Any) -> None:
-        """As above."""
-
     mapped = {"AOPIC_SITEMAPS": True, "ROBOTSTXT_OBEY": True, **settings}
     Expects.seen.clear()
     by_links = await left(serve, tmp_path / "0", Visits, mapped, MAPPED)
     next_to_spider = {"SPIDER_MIDDLEWARES": {Expects: 2000}}
     by_requests = await left(serve, tmp_path / "1", Visits, {**mapped, **next_to_spider}, MAPPED)
     assert Expects.seen == {Request}
-    one_by_one = await left(
-        serve, tmp_path / "2", Visits, mapped, MAPPED, told={signals.request_dropped: listens}
-    )
+    one_by_one = await left(serve, tmp_path / "2", Visits, mapped, MAPPED, told=LISTENS)
     assert len(by_links.pages) > 200
     assert by_links.stats["aopic/sitemaps/read"] >= 1
     for other in (by_requests, one_by_one):

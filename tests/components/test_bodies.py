@@ -22,6 +22,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.test import get_crawler
+from support import crawls
 from support.small_web import crawl
 
 from scrapy_aopic._engine import process_memory
@@ -95,7 +96,6 @@ async def test_large_pages_are_read_one_after_the_other(serve, packed, way):
     serve(hosts(page(LARGE, packed=packed)))
     crawler = await crawl(Reading, way)
     assert await visited(crawler) == Reading.n_hosts
-    assert isinstance(crawler.spider, Reading)
     assert crawler.spider.most == 1
     assert crawler.stats.get_value("aopic/memory/waited") >= 1  # how many: as fast as they come
 
@@ -174,7 +174,6 @@ async def test_large_bodies_stop_no_request_and_do_not_come_all_at_once(serve, m
     no_gap = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}
     crawler = await crawl(Beside, SETTINGS | no_gap | {"AOPIC_FAST_DOWNLOADS": is_fast})
     assert await visited(crawler) == Beside.n_hosts + Beside.n_small
-    assert isinstance(crawler.spider, Beside)
     assert crawler.spider.n_asked == {Beside.n_small}
     # Half of the limit, one page, and what was read of each other before it was paused; without that all 24 MB.
     assert crawler.spider.most_held < bodies.HELD
@@ -186,10 +185,9 @@ async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page
     crawler = await crawl(Meeting, SETTINGS)
     assert await visited(crawler) == Meeting.n_hosts
     assert crawler.stats.get_value("aopic/memory/overtaken") == 2
-    said = [record.getMessage() for record in caplog.records if "takes long" in record.getMessage()]
-    assert len(said) == 1
-    assert "http://h" in said[0]
-    assert "AOPIC_MEMORY_MB" in said[0]
+    (said,) = [record.getMessage() for record in caplog.records if "takes long" in record.getMessage()]
+    assert "http://h" in said
+    assert "AOPIC_MEMORY_MB" in said
 
 
 async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve):
@@ -202,16 +200,12 @@ async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve
     serve(pages)
     read: list[str] = []
 
-    class Failing(Spider):
-        name = "failing"
-        start_urls = list(pages)
-
-        def parse(self, response: Response) -> Any:
-            read.append(response.url)
-            raise ValueError
+    def parse(response: Response) -> Any:
+        read.append(response.url)
+        raise ValueError
 
     settings = SETTINGS | {"RETRY_ENABLED": False}
-    await crawl(Failing, settings)
+    await crawl(crawls.Visits, settings, start_urls=[*pages], parse=parse)
     assert {f"http://h{n}.test/" for n in (0, 4, 7, 8, 9, 10, 11)} <= set(read)
 
 
@@ -219,18 +213,16 @@ async def test_a_callback_that_fails_leaves_no_tree_behind(serve):
     serve(hosts(page(100)))
     roots: list[Any] = []
 
-    class Failing(Spider):
-        name = "failing"
-        start_urls = list(hosts(None))
-
-        def parse(self, response: Any) -> Any:
-            assert response.selector is not None
-            roots.append(response)
-            raise ValueError
+    def parse(response: Any) -> Any:
+        assert response.selector is not None
+        roots.append(response)
+        raise ValueError
 
     gc.disable()
     try:
-        await crawl(Failing, SETTINGS | {"CONCURRENT_REQUESTS": 1})
+        await crawl(
+            crawls.Visits, SETTINGS | {"CONCURRENT_REQUESTS": 1}, start_urls=[*hosts(None)], parse=parse
+        )
     finally:
         gc.enable()
     assert len(roots) == Reading.n_hosts
@@ -287,14 +279,10 @@ def test_more_than_what_is_promised_is_said_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         stats = looked_at(Numbers(*[590] * 5, *[700] * 9, 0), monkeypatch)
     assert stats.get_value("aopic/memory/limit_bytes") == 596_000_000
-    assert (
-        stats.get_value("aopic/memory/over") == 8
-    )  # one of the numbers was read after memory was given back
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 1
-    assert "700 MB" in said[0]
-    assert "596 MB" in said[0]
-    assert "AOPIC_MEMORY_MB = 256" in said[0]
+    assert stats.get_value("aopic/memory/over") == 8  # one number was read after memory was given back
+    (said,) = [record.getMessage() for record in caplog.records]
+    for each in ("700 MB", "596 MB", "AOPIC_MEMORY_MB = 256"):
+        assert each in said
 
 
 async def test_the_page_that_takes_too_much_is_named(serve, monkeypatch, caplog):
@@ -314,9 +302,8 @@ async def test_the_page_that_takes_too_much_is_named(serve, monkeypatch, caplog)
 
     crawler = await crawl(Slow, SETTINGS)
     assert crawler.stats.get_value("item_scraped_count") == 1
-    said = [record.getMessage() for record in caplog.records if "The largest page" in record.getMessage()]
-    assert len(said) == 1
-    assert "http://h0.test/" in said[0]
+    (said,) = [record.getMessage() for record in caplog.records if "The largest page" in record.getMessage()]
+    assert "http://h0.test/" in said
 
 
 def test_garbage_is_collected_unless_the_collector_was_switched_off():
@@ -360,19 +347,13 @@ print(resident() - before)
 
 @pytest.mark.skipif(process_memory._trim() is None, reason="the C library is not glibc")
 def test_large_bodies_leave_nothing_behind_among_small_ones():
-    left = {
-        how: int(
-            subprocess.run(
-                [sys.executable, "-c", BODIES_AMONG_SMALL_ONES, how],
-                capture_output=True,
-                check=True,
-                env={name: value for name, value in os.environ.items() if "MALLOC" not in name},
-            ).stdout
-        )
-        for how in ("kept", "returned")
-    }
-    assert left["kept"] > 100_000_000  # or there is nothing to be shown
-    assert left["returned"] < 20_000_000
+    def left(how: str) -> int:
+        line = [sys.executable, "-c", BODIES_AMONG_SMALL_ONES, how]
+        env = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+        return int(subprocess.run(line, capture_output=True, check=True, env=env).stdout)
+
+    assert left("kept") > 100_000_000  # or there is nothing to be shown
+    assert left("returned") < 20_000_000
 
 
 def test_who_has_set_the_c_library_is_left_alone(monkeypatch):

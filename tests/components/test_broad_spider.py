@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -16,6 +15,7 @@ from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
+from support.crawls import in_folder, keep, logged
 from support.small_web import crawl
 
 from scrapy_aopic import BroadSpider, Links
@@ -47,13 +47,8 @@ async def run(
 ) -> list[Any]:
     """Items of a crawl."""
     items: list[Any] = []
-
-    def keep(item: Any) -> None:
-        items.append(item)
-
-    await crawl(
-        spider, {"HTTPERROR_ALLOW_ALL": False, **settings}, told={signals.item_scraped: keep}, **arguments
-    )
+    settings = {"HTTPERROR_ALLOW_ALL": False, **settings}
+    await crawl(spider, settings, told={signals.item_scraped: keep(items)}, **arguments)
     return items
 
 
@@ -94,17 +89,14 @@ async def test_options_bound_the_crawl(serve, scheduler, options, not_fetched):
 @SCHEDULERS
 async def test_its_meta_is_that_of_seeds_and_links_also_from_a_job_folder(serve, scheduler, tmp_path):
     class Shelf(BroadSpider):
-        seeds = HOME
-        domains = "example.com"
-        meta = {"shelf": (1, 2), "note": {}}
-
         def parse_page(self, response: Response) -> Iterator[Any]:
             yield {"url": response.url, "shelf": response.meta["shelf"]}
 
     serve(PAGES)
-    settings = {**scheduler, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
-    items = [item for _ in range(3) for item in await run({**settings, "CLOSESPIDER_PAGECOUNT": 3}, Shelf)]
-    items += await run(settings, Shelf)
+    options = {"seeds": HOME, "domains": "example.com", "meta": {"shelf": (1, 2), "note": {}}}
+    settings, items = in_folder(tmp_path, scheduler), []
+    for pages in (3, 3, 3, 0):
+        items += await run({**settings, "CLOSESPIDER_PAGECOUNT": pages}, Shelf, **options)
     assert {item["shelf"] for item in items} == {(1, 2)}
     assert {item["url"] for item in items} == {url for url in PAGES if "example.com" in url}
 
@@ -120,25 +112,17 @@ async def test_a_redirect_leads_out_of_scope_only_from_a_seed(serve, scheduler):
         }
     )
     await run(scheduler, seeds="http://example.com/", scope="host")
-    assert web.asked == [
-        "http://example.com/",
-        "http://www.example.com/",
-        "http://www.example.com/old",
-        "http://example.org/",
-    ]
+    asked = ["http://example.com/", HOME, "http://www.example.com/old", "http://example.org/"]
+    assert web.asked == asked
 
 
 @SCHEDULERS
 async def test_no_page_makes_it_read_a_local_file(serve, scheduler, tmp_path):
     secret = tmp_path / "secret.html"
     secret.write_text("<title>secret</title>")
-    serve(
-        {
-            HOME: [secret.as_uri(), "javascript:a()", "mailto:a@example.org", "/1"],
-            "http://www.example.com/1": [],
-        }
-    )
-    assert [item["url"] for item in await run(scheduler, seeds=HOME)] == [HOME, "http://www.example.com/1"]
+    one, links = "http://www.example.com/1", [secret.as_uri(), "javascript:a()", "mailto:a@example.org", "/1"]
+    serve({HOME: links, one: []})
+    assert [item["url"] for item in await run(scheduler, seeds=HOME)] == [HOME, one]
 
 
 async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(serve, tmp_path, caplog):
@@ -147,47 +131,30 @@ async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(s
     seeds.write_text("# mine\nhttp://www.example.com/1\n\nhttp://example.org/\n", encoding="utf-8")
     await run(OURS, seeds=f"{HOME}, {seeds}", domains="example.com")
     assert sorted(web.asked) == [HOME, "http://www.example.com/1"]
-    assert (
+    told = (
         "1 of 3 seeds lie outside of domains (example.com) and are not fetched, such as http://example.org/"
-        in caplog.text
     )
-
-
-class Kept(BroadSpider):
-    name = "kept"
-    start_urls = [HOME]
-    allowed_domains = ["www.example.com"]
-    fields = ""
+    assert told in caplog.text
 
 
 @SCHEDULERS
 async def test_scrapys_own_attributes_hold_and_nothing_is_kept_if_nothing_is_wanted(serve, scheduler):
     web = serve(PAGES)
-    assert await run(scheduler, Kept) == []
+    bound = {"start_urls": [HOME], "allowed_domains": ["www.example.com"]}
+    assert await run(scheduler, fields="", **bound) == []
     assert {url.split("/")[2] for url in web.asked} == {"www.example.com"}
 
 
 async def test_fields_are_what_the_page_says(serve):
     body = b"<html xml:lang=' de '><title>\n Two \xfcmlauts\n</title><svg><title>no</title></svg><a href=/1>1</a>"
-    serve(
-        {
-            HOME: Answer(headers={"Content-Type": "Text/HTML; charset=latin-1"}, body=body),
-            "http://www.example.com/1": Answer(
-                headers={"Content-Type": "text/plain", "Content-Language": "fr"}
-            ),
-        }
-    )
+    plain = Answer(headers={"Content-Type": "text/plain", "Content-Language": "fr"})
+    home = Answer(headers={"Content-Type": "Text/HTML; charset=latin-1"}, body=body)
+    one = "http://www.example.com/1"
+    serve({HOME: home, one: plain})
     items = await run(STOCK, seeds=HOME, fields="type,url,language,title,status,depth")
     assert items == [
         {"type": "text/html", "url": HOME, "language": "de", "title": "Two ümlauts", "status": 200, "depth": 0},
-        {
-            "type": "text/plain",
-            "url": "http://www.example.com/1",
-            "language": "fr",
-            "title": "",
-            "status": 200,
-            "depth": 1,
-        },
+        {"type": "text/plain", "url": one, "language": "fr", "title": "", "status": 200, "depth": 1},
     ]  # fmt: skip
 
 
@@ -236,24 +203,15 @@ async def test_a_page_whose_items_fail_still_has_its_links(serve, scheduler, cap
 @SCHEDULERS
 async def test_links_can_be_chosen_within_the_options(serve, scheduler):
     class Chooses(BroadSpider):
-        seeds = [HOME]
-        scope = "domain"
-        deny = "/login"
-
         def links(self, response: Response) -> Links | None:
             if response.url.endswith("/1"):
                 return None
             return self.in_scope(response, deny=r"\?")
 
     web = serve(PAGES)
-    await run(scheduler, Chooses)
-    assert sorted(web.asked) == [
-        "http://blog.example.com/",
-        "http://blog.example.com/5",
-        HOME,
-        "http://www.example.com/1",
-        "http://www.example.com/gone",
-    ]
+    await run(scheduler, Chooses, seeds=[HOME], scope="domain", deny="/login")
+    blog, www = "http://blog.example.com", "http://www.example.com"
+    assert sorted(web.asked) == [f"{blog}/", f"{blog}/5", HOME, f"{www}/1", f"{www}/gone"]
 
 
 @pytest.mark.parametrize(
@@ -269,37 +227,24 @@ async def test_links_can_be_chosen_within_the_options(serve, scheduler):
 )
 async def test_options_bound_what_is_taken_from_sitemaps(serve, options, fetched):
     entries = ("http://www.example.com/1", "http://www.example.com/login", "http://blog.example.com/5")
-    sitemap = "".join(f"<url><loc>{url}</loc></url>" for url in (*entries, "http://example.org/4"))
-    web = serve(
-        {
-            HOME: [],
-            **{url: [] for url in entries},
-            "http://www.example.com/robots.txt": Answer(body=b"Sitemap: /sitemap.xml"),
-            "http://www.example.com/sitemap.xml": Answer(
-                headers={"Content-Type": "application/xml"}, body=f"<urlset>{sitemap}</urlset>".encode()
-            ),
-        }
-    )
+    mapped = f"<urlset>{''.join(f'<url><loc>{url}</loc></url>' for url in (*entries, 'http://example.org/4'))}</urlset>"
+    sitemap = Answer(headers={"Content-Type": "application/xml"}, body=mapped.encode())
+    pages: dict[str, Any] = {url: [] for url in (HOME, *entries)} | {f"{HOME}sitemap.xml": sitemap}
+    web = serve(pages | {f"{HOME}robots.txt": Answer(body=b"Sitemap: /sitemap.xml")})
     settings = {**ADDON, "ROBOTSTXT_OBEY": True, "AOPIC_SITEMAPS": True}
     await run(settings, seeds=HOME, **options)
     assert sorted({*web.asked} - {HOME, "http://www.example.com/sitemap.xml"}) == fetched
 
 
 def test_the_links_of_a_page_are_those_in_scope():
-    page = HtmlResponse(
-        "http://example.com/",
-        body=b"<a href=/1 rel=nofollow>1</a><a href=//example.org/>2</a><a href=/x.pdf>3</a>",
-    )
-    spider = BroadSpider(scope="host")
-    links = spider.links(page)
-    assert links is not None
+    body = b"<a href=/1 rel=nofollow>1</a><a href=//example.org/>2</a><a href=/x.pdf>3</a>"
+    links = BroadSpider(scope="host").links(HtmlResponse("http://example.com/", body=body))
     assert list(links.urls()) == ["http://example.com/1"]
 
 
 @pytest.mark.parametrize("kind", [Response, TextResponse], ids=["binary", "text"])
 def test_what_is_no_page_has_no_links(kind):
     links = BroadSpider().links(kind("http://example.com/", body=b"\x00 <x>"))
-    assert links is not None
     assert list(links.urls()) == []
 
 
@@ -344,10 +289,9 @@ async def test_a_crawl_with_a_wrong_option_does_not_start(scheduler, options, sa
     settings = {**scheduler, "JOBDIR": str(tmp_path / "job"), "AOPIC_REPORT": True}
     runner = AsyncCrawlerRunner({**settings, "TELNETCONSOLE_ENABLED": False})
     await runner.crawl(BroadSpider, **options)
-    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert len(errors) == 1
-    assert said in errors[0]
-    assert errors[0].endswith(" The crawl does not start.")
+    (error,) = logged(caplog, "ERROR", "CRITICAL")
+    assert said in error
+    assert error.endswith(" The crawl does not start.")
     assert runner.bootstrap_failed  # exit code 1
     assert not (tmp_path / "job").exists()
 

@@ -12,13 +12,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from scrapy import Spider
-from scrapy.cmdline import execute
 from scrapy.http import Response
-from scrapy.settings import Settings
-from support import processes
-from support.commands import run_aopic
-from support.small_web import crawl
+from support import commands, processes
+from support.commands import run_aopic, run_here
+from support.crawls import in_folder
+from support.small_web import Follow, crawl
 from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.commands import SUBCOMMANDS
@@ -37,17 +35,7 @@ PAGES = {"http://a.test/": ["/1", "http://b.test/", "/gone"], "http://a.test/1":
 
 
 def settings(folder: Path, store: str) -> dict[str, Any]:
-    return {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": store}
-
-
-class Follow(Spider):
-    """Follows every link."""
-
-    name = "follow"
-    start_urls = ["http://a.test/"]
-
-    def parse(self, response: Response) -> Any:
-        yield from response.follow_all(css="a")  # type: ignore[attr-defined]
+    return in_folder(folder, AOPIC_STORE=store)
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
@@ -55,26 +43,21 @@ async def test_a_closed_job_answers(serve, tmp_path, store):
     serve(PAGES)
     await crawl(Follow, settings(tmp_path, store))
 
-    top = run_aopic("top", str(tmp_path), "--json", folder=tmp_path)
-    assert top.returncode == 0, top.stderr
-    rows = json.loads(top.stdout)
+    rows = json.loads(commands.said(tmp_path, "top", tmp_path, "--json"))
     assert sorted(row["url"] for row in rows) == sorted(PAGES)
     assert rows == sorted(rows, key=lambda row: -row["importance"])
-    hosts = json.loads(run_aopic("top", str(tmp_path), "--hosts", "--json", folder=tmp_path).stdout)
+    hosts = json.loads(commands.said(tmp_path, "top", tmp_path, "--hosts", "--json"))
     assert {row["host"]: row["visited"] for row in hosts} == {"a.test": 3, "b.test": 1}
-    assert "http://b.test/" in run_aopic("top", str(tmp_path), folder=tmp_path).stdout
+    assert "http://b.test/" in commands.said(tmp_path, "top", tmp_path)
 
-    status = json.loads(run_aopic("status", str(tmp_path), "--json", folder=tmp_path).stdout)
-    assert {name: status["pages"][name] for name in ("queued", "visited", "failed")} == {
-        "queued": 0,
-        "visited": 3,
-        "failed": 1,
-    }
+    status = json.loads(commands.said(tmp_path, "status", tmp_path, "--json"))
+    counted = [status["pages"][name] for name in ("queued", "visited", "failed")]
+    assert counted == [0, 3, 1]
     assert status["counted"]["outcomes"] == {"http 404": 1}
     assert status["is_closed"]
-    assert "visited: 3" in run_aopic("status", "--all", str(tmp_path), folder=tmp_path).stdout
+    assert "visited: 3" in commands.said(tmp_path, "status", "--all", tmp_path)
 
-    check = json.loads(run_aopic("check", str(tmp_path), "--json", folder=tmp_path).stdout)
+    check = json.loads(commands.said(tmp_path, "check", tmp_path, "--json"))
     assert check["holds"]
     assert check["cash"] + check["virtual"] == TOTAL
 
@@ -142,8 +125,6 @@ def test_a_job_of_another_format_is_refused_untouched(tmp_path):
     import msgspec
 
     from scrapy_aopic.core.layout import TOTALS_KEY
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Family
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.job.job import Job
 
@@ -217,10 +198,8 @@ def test_each_subcommand_imports_what_it_needs(closed_job, tmp_path, subcommand)
 def test_each_subcommand_and_action_has_help_of_its_own(capsys):
     groups = {name: getattr(each, "ACTIONS", {}) for name, each in SUBCOMMANDS.items()}
     for words in [(name, *rest) for name in groups for rest in [(), *((each,) for each in groups[name])]]:
-        with pytest.raises(SystemExit) as exited:
-            execute(["scrapy", "aopic", *words, "-h"], Settings())
-        shown = capsys.readouterr().out
-        assert not exited.value.code
+        code, shown, _ = run_here(capsys, *words, "-h")
+        assert code == 0
         assert f"scrapy aopic {' '.join(words)} [-h]" in shown
         # Scrapy's own options, too
         assert all(each in shown for each in (groups[words[0]] if len(words) == 1 else ()) or ["NAME=VALUE"])
@@ -278,11 +257,8 @@ def test_an_answer_that_cannot_be_written_is_one_sentence(closed_job, tmp_path, 
 def test_a_reader_that_has_seen_enough_hears_no_more(closed_job, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-m", "scrapy", "aopic", "top", str(closed_job), "--json", "-n", "2000"]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    silent = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **silent) as process:
         process.stdout.read(1)
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -321,30 +297,24 @@ def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behi
 
 
 def test_an_unknown_option_of_an_address_is_one_sentence(capsys):
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", "status", "redis://127.0.0.1:1/0?shards=2"], Settings())
-    assert exited.value.code not in (0, None)
-    assert "has an option that redis-py does not know: 'shards'" in capsys.readouterr().err
+    code, _, err = run_here(capsys, "status", "redis://127.0.0.1:1/0?shards=2")
+    assert code
+    assert "has an option that redis-py does not know: 'shards'" in err
 
 
-def test_ctrl_c_is_no_traceback(closed_job, monkeypatch):
+def test_ctrl_c_is_no_traceback(closed_job, monkeypatch, capsys):
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("scrapy_aopic.view.stored.snapshot_of", interrupt)
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", "status", str(closed_job)], Settings())
-    assert exited.value.code == 130
+    assert run_here(capsys, "status", closed_job)[0] == 130
 
 
 def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path):
     seeded(tmp_path, Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"))
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"],
-        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-        capture_output=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, env=latin, capture_output=True, check=False)
     assert done.stderr == b""
     assert b"\xe9\\u2603" in done.stdout
 
@@ -357,10 +327,9 @@ def test_settings_come_after_the_subcommand(tmp_path):
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What is said of wrong usage."""
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", *words], Settings())
-    assert exited.value.code == 2, words
-    return capsys.readouterr().err
+    code, _, err = run_here(capsys, *words)
+    assert code == 2, words
+    return err
 
 
 def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys):

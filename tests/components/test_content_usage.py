@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import logging
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from scrapy import Request, Spider, signals
 from scrapy.http import Response
 from scrapy.http.headers import Headers
 from support.commands import run_here
+from support.crawls import OURS, in_folder, keep
 from support.small_web import ask_view, check, crawl
 from warcio.archiveiterator import ArchiveIterator
 
@@ -33,15 +32,8 @@ from scrapy_aopic.web.tdmrep import TdmRules
 NOT_TRAIN, TRAIN = {"train-ai": "n"}, {"train-ai": "y"}
 
 
-def kept_in(folder: Path) -> dict[str, Any]:
-    """Settings of a crawl with the add-on whose job is in *folder*, where copies of a page count as pages."""
-    return {
-        "ADDONS": {Addon: 500},
-        "USER_AGENT": "ourbot/1.0",
-        "JOBDIR": str(folder),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_CONTENT_SEEN": "off",
-    }
+OURBOT = {"ADDONS": {Addon: 500}, "USER_AGENT": "ourbot/1.0", "AOPIC_CONTENT_SEEN": "off"}
+"""Settings of a crawl with the add-on where copies of a page count as pages."""
 
 
 def test_a_statement_is_a_dictionary_of_structured_fields():
@@ -172,8 +164,7 @@ WEB: dict[str, Any] = {
     "http://a.test/": [*PAGES, "http://b.test/to-ok"],
     "http://b.test/to-ok": Answer(302, {"Location": "/ok"}),
     "http://b.test/robots.txt": Answer(
-        headers={"Content-Type": "text/plain"},
-        body=b"User-Agent: *\nContent-Usage: train-ai=n\nContent-Usage: /ok train-ai=y\n",
+        body=b"User-Agent: *\nContent-Usage: train-ai=n\nContent-Usage: /ok train-ai=y\n"
     ),
     **PAGES,
 }
@@ -188,27 +179,17 @@ WEB: dict[str, Any] = {
 )
 async def test_items_are_left_out_for_the_uses_that_are_named(serve, tmp_path, caplog, obeyed, left_out):
     serve(WEB)
-    items: dict[str, dict[str, str]] = {}
-
-    def keep(item: dict[str, str], response: Response) -> None:
-        items[item["url"]] = item
-
-    settings = {
-        **kept_in(tmp_path),
-        "AOPIC_CONTENT_USAGE": obeyed,
-        "ITEM_PIPELINES": {PagesPipeline: 800},
-        "AOPIC_WARC_FILE": tmp_path / "pages.warc",
-    }
-    with caplog.at_level(logging.WARNING):
-        crawler = await crawl(
-            BroadSpider,
-            settings,
-            told={signals.item_scraped: keep},
-            seeds="http://a.test/",
-            fields="url,robots,content_usage",
-        )
-    assert items.keys() == {"http://a.test/", *PAGES} - left_out
-    said = {item["url"]: (item["robots"], item["content_usage"]) for item in items.values()}
+    items: list[dict[str, str]] = []
+    archive = {"ITEM_PIPELINES": {PagesPipeline: 800}, "AOPIC_WARC_FILE": tmp_path / "pages.warc"}
+    crawler = await crawl(
+        BroadSpider,
+        in_folder(tmp_path, OURBOT, AOPIC_CONTENT_USAGE=obeyed, **archive),
+        told={signals.item_scraped: keep(items)},
+        seeds="http://a.test/",
+        fields="url,robots,content_usage",
+    )
+    said = {item["url"]: (item["robots"], item["content_usage"]) for item in items}
+    assert said.keys() == {"http://a.test/", *PAGES} - left_out
     expected = {
         "http://a.test/free": ("", ""),
         "http://a.test/wanted": ("", "search=n, train-ai=y"),
@@ -219,7 +200,7 @@ async def test_items_are_left_out_for_the_uses_that_are_named(serve, tmp_path, c
         "http://b.test/": ("", "train-ai=n"),
         "http://b.test/ok": ("", "train-ai=y"),
     }
-    assert {url: said[url] for url in expected if url in said} == {
+    assert {url: said[url] for url in expected.keys() - left_out} == {
         url: texts for url, texts in expected.items() if url not in left_out
     }
     with (tmp_path / "pages.warc").open("rb") as file:
@@ -279,18 +260,12 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(serve, tmp_path, ca
     }
     pages["http://a.test/"] = [*WEB["http://a.test/"], "http://a.test/file"]
     web = serve(pages)
-    settings = {
-        **kept_in(tmp_path),
-        "AOPIC_CONTENT_USAGE": "train-ai=skip, search=obey",
-        "ITEM_PIPELINES": {PagesPipeline: 800},
-        "AOPIC_WARC_FILE": tmp_path / "pages.warc",
-    }
-    with caplog.at_level(logging.WARNING):
-        crawler = await crawl(Reads, settings)
+    archive = {"ITEM_PIPELINES": {PagesPipeline: 800}, "AOPIC_WARC_FILE": tmp_path / "pages.warc"}
+    wishes = {"AOPIC_CONTENT_USAGE": "train-ai=skip, search=obey"}
+    crawler = await crawl(Reads, in_folder(tmp_path, OURBOT, **wishes, **archive))
     spider: Any = crawler.spider
-    assert spider.read == {"http://a.test/", *PAGES} - skipped, (
-        "what is only obeyed is up to a spider of one's own"
-    )
+    # What is only obeyed is up to a spider of one's own.
+    assert spider.read == {"http://a.test/", *PAGES} - skipped
     assert {type(error) for error in spider.errors} == {ContentUsageError, UnwantedTypeError}
     assert sum(isinstance(error, ContentUsageError) for error in spider.errors) == len(skipped)
     assert "http://a.test/behind" not in web.asked
@@ -422,43 +397,28 @@ TDM_WEB: dict[str, Any] = {
 @pytest.mark.slow
 async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(serve, tmp_path, caplog, capsys):
     web = serve(TDM_WEB)
-    settings = {
-        **kept_in(tmp_path),
-        "AOPIC_CONTENT_USAGE": "tdm=obey, tdmrep.json=fetch",
-        "AOPIC_POLITENESS_FACTOR": 10,
-        "AOPIC_MIN_GAP": 0.05,
-    }
-    kept: dict[str, str] = {}
-
-    def keep(item: dict[str, str]) -> None:
-        kept[item["url"]] = item["content_usage"]
+    wishes = {"AOPIC_CONTENT_USAGE": "tdm=obey, tdmrep.json=fetch"}
+    settings = in_folder(tmp_path, OURBOT, **wishes, AOPIC_POLITENESS_FACTOR=10, AOPIC_MIN_GAP=0.05)
+    items: list[dict[str, str]] = []
 
     async def run(*seeds: str) -> Any:
-        return await crawl(
-            BroadSpider,
-            settings,
-            told={signals.item_scraped: keep},
-            seeds=list(seeds),
-            fields="url,content_usage",
-        )
+        told = {signals.item_scraped: keep(items)}
+        return await crawl(BroadSpider, settings, told=told, seeds=[*seeds], fields="url,content_usage")
 
-    with caplog.at_level(logging.WARNING):
-        crawler = await run("http://a.test/")
+    crawler = await run("http://a.test/")
     asked = [url for url in web.asked if url.endswith(FILE)]
     assert sorted(asked) == [f"{host}{FILE[1:]}" for host in HOSTS if host != "http://d.test/"]
     assert audit(web.log, 10).is_polite
+    kept = {item["url"]: item["content_usage"] for item in items}
     assert kept == {
         "http://a.test/": "",
         "http://a.test/p/lifted": "tdm-reservation=0",
         **dict.fromkeys([f"http://{name}.test/" for name in "bcdfh"], ""),
     }
-    assert sorted(web.asked) == sorted(
-        [*asked, *(url for url in TDM_WEB if "/robots.txt" not in url and FILE not in url)]
-    )
-    rows = {
-        row.url: row.content_usage
-        for row in chain(*ask_view(tmp_path, lambda view: list(pages_in(view, 50))))
-    }
+    pages = [url for url in TDM_WEB if "/robots.txt" not in url and FILE not in url]
+    assert sorted(web.asked) == sorted([*asked, *pages])
+    listed = ask_view(tmp_path, lambda view: list(pages_in(view, 50)))
+    rows = {row.url: row.content_usage for row in chain(*listed)}
     assert rows["http://a.test/p/1"] == "tdm-policy=http://a.test/terms, tdm-reservation=1"
     assert rows["http://e.test/"] == rows["http://g.test/"] == "tdm-reservation=1"
     stats = crawler.stats.get_stats()
@@ -474,23 +434,18 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(serve, tmp_path,
     # Another run knows what they say, and asks again for what could not be had.
     new = [f"http://{name}.test/new" for name in "bfg"]
     web.pages.update(dict.fromkeys(new, page()))
+    items.clear()
     await run(*new)
+    kept = {item["url"]: item["content_usage"] for item in items}
     assert [url for url in web.asked if url.endswith(FILE)][len(asked) :] == [f"http://f.test{FILE}"]
     assert kept["http://b.test/new"] == ""
     assert "http://g.test/new" not in kept
 
 
 async def test_a_tdmrep_json_is_fetched_only_where_robots_txt_is():
+    settings = {**OURS, "AOPIC_CONTENT_USAGE": "tdmrep.json=fetch", "ROBOTSTXT_OBEY": False}
     with pytest.raises(SettingError, match=r"AOPIC_CONTENT_USAGE: tdmrep\.json.* set ROBOTSTXT_OBEY = True"):
-        await crawl(
-            BroadSpider,
-            {
-                "SCHEDULER": "scrapy_aopic.Scheduler",
-                "AOPIC_CONTENT_USAGE": "tdmrep.json=fetch",
-                "ROBOTSTXT_OBEY": False,
-            },
-            seeds=HOSTS,
-        )
+        await crawl(BroadSpider, settings, seeds=HOSTS)
 
 
 async def test_a_tdmrep_json_is_not_fetched_unless_that_is_wanted(serve):

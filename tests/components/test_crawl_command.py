@@ -51,6 +51,13 @@ def crawl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def crawled(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same with a contact and without gaps; it has to end well."""
+    done = crawl(folder, *arguments, *CONTACT, *FAST)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def items(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -60,13 +67,11 @@ def test_an_empty_folder_is_enough(serve, tmp_path):
 
     def robots(exchange: Exchange) -> Answer:
         seen.append(exchange)
-        return Answer(
-            headers={"Content-Type": "text/plain"}, body=b"User-agent: scrapy-aopic\nDisallow: /login"
-        )
+        body = b"User-agent: scrapy-aopic\nDisallow: /login"
+        return Answer(headers={"Content-Type": "text/plain"}, body=body)
 
     web = serve({**PAGES, "http://www.example.com/robots.txt": robots})
-    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "items.jsonl", "-o", "items.csv")
-    assert done.returncode == 0, done.stderr
+    done = crawled(tmp_path, HOME, "-o", "items.jsonl", "-o", "items.csv")
     kept = items(tmp_path / "items.jsonl")
     allowed = PAGES.keys() - {"http://www.example.com/login"}
     assert {item["url"] for item in kept} == allowed
@@ -101,8 +106,7 @@ def test_an_empty_folder_is_enough(serve, tmp_path):
 )  # fmt: skip
 def test_it_stays_where_it_is_told_to(serve, tmp_path, options, fetched):
     web = serve(PAGES)
-    done = crawl(tmp_path, *options, *CONTACT, *FAST, HOME)
-    assert done.returncode == 0, done.stderr
+    crawled(tmp_path, *options, HOME)
     assert sorted(url.removeprefix("http://") for url in web.asked) == fetched
 
 
@@ -110,13 +114,9 @@ def test_a_topic_by_a_word_or_two_is_an_option(serve, tmp_path):
     more, harvest = "http://www.example.com/1", "http://www.example.com/2"
     about = Answer(headers={"Content-Type": "text/html"}, body=b"<p>" + b"the boats of the harvest " * 9)
     web = serve({HOME: ["/1", "/2"], more: [], harvest: about})
-    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--topic", "harvest, boat", "-o", "items.jsonl")
-    assert done.returncode == 0, done.stderr
-    assert {item["url"]: item["relevance"] > 0.5 for item in items(tmp_path / "items.jsonl")} == {
-        HOME: False,
-        more: False,
-        harvest: True,
-    }
+    done = crawled(tmp_path, HOME, "--topic", "harvest, boat", "-o", "items.jsonl")
+    is_relevant = {item["url"]: item["relevance"] > 0.5 for item in items(tmp_path / "items.jsonl")}
+    assert is_relevant == {HOME: False, more: False, harvest: True}
     assert " relevant" in done.stdout.split("The most important pages")[1].splitlines()[1]
     assert web.asked[0] == HOME
 
@@ -134,23 +134,22 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
 
     web = serve({f"{home}{name}": page for name in ("", "1", "2", "3")})
     files = ("-o", "items.jsonl", "-o", "i.parquet", "-s", "AOPIC_RECRAWL=20 %, text")
-    again = [HOME, *CONTACT, *FAST, "--again", "--changed-only", "--gone", *files]
-    done = crawl(tmp_path, *again)
-    assert (done.returncode, len(web.asked)) == (0, 3), done.stderr
+    again = [HOME, "--again", "--changed-only", "--gone", *files]
+    done = crawled(tmp_path, *again)
+    assert len(web.asked) == 3
     assert "the same command with --again" in done.stdout
     is_later.set()
-    done = crawl(tmp_path, *again)
-    assert done.returncode == 0, done.stderr
+    done = crawled(tmp_path, *again)
     assert sorted(web.asked[3:]) == [home, f"{home}1", f"{home}2", f"{home}3"]
     assert "Round 2: 1 of 3 known pages changed, 1 gone, 0 moved, 0 failed; 1 new." in done.stderr
     assert "4 pages in 7 visits" in done.stdout
     found = [(item["url"], item["found"]) for item in items(tmp_path / "items.jsonl")]
     assert sorted(found[:3]) == [(home, "new"), (f"{home}1", "new"), (f"{home}2", "new")]
     assert sorted(found[3:]) == [(home, "changed"), (f"{home}1", "gone"), (f"{home}3", "new")]
-    done = crawl(tmp_path, *again, "--older-than", "1 hour")
-    assert (done.returncode, len(web.asked)) == (0, 7), done.stderr
+    crawled(tmp_path, *again, "--older-than", "1 hour")
+    assert len(web.asked) == 7
     is_later.clear()
-    done = crawl(tmp_path, *again)
+    done = crawled(tmp_path, *again)
     assert "Round 4: 1 of 4 known pages changed, 0 gone, 1 back, 0 moved, 0 failed; 0 new." in done.stderr
     found = [(row["url"], row["found"]) for row in parquet.read_table(tmp_path / "i.parquet").to_pylist()]
     assert sorted(found[6:]) == [(home, "changed"), (f"{home}1", "back")]
@@ -175,28 +174,21 @@ def test_no_change_is_lost_by_kills_and_each_is_given_once_or_again_with_its_num
     line = command(*urls, *CONTACT, *FAST, "-s", "AOPIC_RECRAWL=1 second, 90 days", "--changed-only", "--job", "my",
                    "-o", "items.jsonl", "--fields", "url,title")  # fmt: skip
     committed: set[tuple[str, str]] = set()
-    for version in range(kills + 1):
+    versions = range(kills + 1)
+    seen = {blake2b(body(urls[0], each), digest_size=8).hexdigest(): f"{each}" for each in versions}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for version in versions:
         how = signal.SIGKILL if version < kills else signal.SIGINT
-        with processes.start(
-            line, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        ) as process:
+        with processes.start(line, cwd=tmp_path, **silent) as process:
             until = time.monotonic() + 300
             while min(asked.count((url, version)) for url in urls[::5]) < 1 + version % 2:
                 assert time.monotonic() < until, "no page was asked for again"
                 time.sleep(0.01)
             process.send_signal(how)
-        seen = {
-            blake2b(body(url, each), digest_size=8).hexdigest(): f"{each}"
-            for url in urls[:1]
-            for each in range(kills + 1)
-        }
-        committed |= {
-            (row.url, seen[row.digest]) for row in open_job(tmp_path / "my").changes() if row.digest
-        }
-    given = [
-        (item["url"], item["title"], item["visits"], item["found"])
-        for item in items(tmp_path / "items.jsonl")
-    ]
+        changes = open_job(tmp_path / "my").changes()
+        committed |= {(row.url, seen[row.digest]) for row in changes if row.digest}
+    kept = items(tmp_path / "items.jsonl")
+    given = [(item["url"], item["title"], item["visits"], item["found"]) for item in kept]
     assert {found for *_, found in given} == {"new", "changed"}
     assert {url for url, *_ in given} == {*urls}
     assert committed <= {(url, title) for url, title, *_ in given}
@@ -216,19 +208,8 @@ def endless(exchange: Exchange) -> Answer:
 def test_the_same_command_goes_on(serve, tmp_path, how):
     pages = {f"http://www.example.com/{number or ''}": endless for number in range(60)}
     web = serve(pages)
-    again = command(
-        HOME,
-        *CONTACT,
-        *FAST,
-        "-s",
-        "AOPIC_MIN_GAP=0.02",
-        "-o",
-        "items.jsonl",
-        "-o",
-        "items.parquet",
-        "--job",
-        "my",
-    )
+    files = ("-o", "items.jsonl", "-o", "items.parquet")
+    again = command(HOME, *CONTACT, *FAST, "-s", "AOPIC_MIN_GAP=0.02", *files, "--job", "my")
     with processes.start(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
         while len(web.asked) < 20 and time.monotonic() < until:
@@ -258,20 +239,14 @@ def test_a_list_of_seeds_is_read_when_the_job_begins(serve, tmp_path):
     web = serve(PAGES)
     seeds = tmp_path / "seeds.csv"
     seeds.write_text("url,score\nhttp://example.org/,9\nhttp://blog.example.com/,1\n", encoding="utf-8")
-    assert (
-        crawl(
-            tmp_path, "seeds.csv", *CONTACT, *FAST, "--pages", "1", "-s", "CONCURRENT_REQUESTS=1"
-        ).returncode
-        == 0
-    )
+    crawled(tmp_path, "seeds.csv", "--pages", "1", "-s", "CONCURRENT_REQUESTS=1")
     assert web.asked == ["http://example.org/"]
     seeds.unlink()
     (job,) = (tmp_path / "crawls").iterdir()
     done = crawl(tmp_path, "seeds.csv", *CONTACT, *FAST)
     assert done.returncode == 2  # a list that is not there may be a slip of the pen
     seeds.write_text("url\nhttp://www.example.com/\n", encoding="utf-8")
-    done = crawl(tmp_path, "seeds.csv", *CONTACT, *FAST)
-    assert done.returncode == 0
+    done = crawled(tmp_path, "seeds.csv")
     assert done.stderr.startswith(
         f"seeds.csv was read when the job began; 'scrapy aopic seed {job.relative_to(tmp_path)}' adds seeds.\n"
     )
@@ -289,53 +264,40 @@ def test_a_job_may_be_on_a_server(serve, tmp_path, by):
     (tmp_path / "seeds.txt").write_text("http://blog.example.com/\nhttp://example.org/\n", encoding="utf-8")
     with Server(tmp_path / "server") as server:
         job = ["--job", f"{server.url}#my"] if by == "address" else ["-s", f"REDIS_URL={server.url}"]
-        again = (
-            "../seeds.txt",
-            *CONTACT,
-            *FAST,
-            *job,
-            "-s",
-            "AOPIC_STORE=redis",
-            "-s",
-            "CONCURRENT_REQUESTS=1",
-        )
-        done = crawl(folder, *again, "--pages", "1")
-        assert done.returncode == 0, done.stderr
-        assert (
-            f"Beginning the crawl in {server.url}#{'my' if by == 'address' else 'aopic:seeds-'}"
-            in done.stderr
-        )
+        again = ("../seeds.txt", *job, "-s", "AOPIC_STORE=redis", "-s", "CONCURRENT_REQUESTS=1")
+        done = crawled(folder, *again, "--pages", "1")
+        place = f"{server.url}#{'my' if by == 'address' else 'aopic:seeds-'}"
+        assert f"Beginning the crawl in {place}" in done.stderr
         assert len(web.asked) < 3
-        done = crawl(folder, *again)
-        assert done.returncode == 0, done.stderr
+        done = crawled(folder, *again)
         assert "../seeds.txt was read when the job began" in done.stderr
     assert sorted(web.asked) == ["http://blog.example.com/", "http://example.org/", "http://example.org/2"]
     assert list(folder.iterdir()) == []
-    done = crawl(folder, *again)
+    done = crawl(folder, *again, *CONTACT, *FAST)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve, tmp_path):
     web = serve(PAGES)
-    deny = ("--deny", "example")
-    assert crawl(tmp_path, HOME, *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
-    assert crawl(tmp_path, *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
+    again = ("--deny", "example", "--job", "my")
+    crawled(tmp_path, HOME, *again)
+    crawled(tmp_path, *again)
     assert web.asked == [HOME]
-    assert crawl(tmp_path, "http://example.org/", *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
+    crawled(tmp_path, "http://example.org/", *again)
     assert web.asked == [HOME, "http://example.org/"]
 
 
 def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve, tmp_path):
     serve(PAGES)
-    again = (HOME, *CONTACT, *FAST, "-o", "items.csv", "-s", "CONCURRENT_REQUESTS=1")
-    assert crawl(tmp_path, *again, "--pages", "2").returncode == 0
-    assert crawl(tmp_path, *again).returncode == 0
+    again = (HOME, "-o", "items.csv", "-s", "CONCURRENT_REQUESTS=1")
+    crawled(tmp_path, *again, "--pages", "2")
+    crawled(tmp_path, *again)
     with (tmp_path / "items.csv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["url", "title", "language", "type", "importance", "visits"]
     assert sorted(row[0] for row in rows[1:]) == sorted(PAGES)
-    done = crawl(tmp_path, *again, "--fields", "url")
+    done = crawl(tmp_path, *again, *CONTACT, *FAST, "--fields", "url")
     assert done.returncode == 2
     assert "begins with 'url,title,language,type,importance,visits'" in done.stderr.splitlines()[-1]
 
@@ -350,7 +312,7 @@ def test_a_host_that_cannot_be_reached_is_told_at_once(monkeypatch, tmp_path):
 
 def test_standard_output_is_for_items_alone_if_they_go_there(serve, tmp_path):
     serve(PAGES)
-    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "-:jsonl", "--fields", "url,depth")
+    done = crawled(tmp_path, HOME, "-o", "-:jsonl", "--fields", "url,depth")
     assert {(item["url"], item["depth"]) for item in map(json.loads, done.stdout.splitlines())} > {(HOME, 0)}
     assert len(done.stdout.splitlines()) == len(PAGES)
 
@@ -359,8 +321,7 @@ def test_what_is_fetched_can_be_kept_as_warc(serve, tmp_path):
     from warcio.archiveiterator import ArchiveIterator
 
     serve(PAGES)
-    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--warc", "100% web/warc")
-    assert done.returncode == 0, done.stderr
+    crawled(tmp_path, HOME, "--warc", "100% web/warc")
     (path,) = (tmp_path / "100% web" / "warc").iterdir()
     with path.open("rb") as file:
         kept = {
@@ -380,9 +341,8 @@ def test_a_project_keeps_what_it_sets(serve, tmp_path):
 
     serve({HOME: page})
     (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = mine\n", encoding="utf-8")
-    (tmp_path / "mine.py").write_text(
-        "USER_AGENT = 'mine (me@example.org)'\nLOG_LEVEL = 'INFO'\nAOPIC_REPORT = False\n", encoding="utf-8"
-    )
+    settings = "USER_AGENT = 'mine (me@example.org)'\nLOG_LEVEL = 'INFO'\nAOPIC_REPORT = False\n"
+    (tmp_path / "mine.py").write_text(settings, encoding="utf-8")
     done = crawl(tmp_path, HOME, *FAST)
     assert done.returncode == 0, done.stderr
     assert seen == ["mine (me@example.org)"]
@@ -468,9 +428,8 @@ def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(serve,
         assert done.returncode == 2
         assert "The job folder /proc/job cannot be made: " in done.stderr
         assert "Traceback" not in done.stderr
-    with processes.start(
-        command(HOME, *CONTACT, "--job", "my"), cwd=tmp_path, stderr=subprocess.DEVNULL
-    ) as other:
+    mine = command(HOME, *CONTACT, "--job", "my")
+    with processes.start(mine, cwd=tmp_path, stderr=subprocess.DEVNULL) as other:
         assert is_asked.wait(60)
         done = crawl(tmp_path, HOME, *CONTACT, "--job", "my")
         other.kill()

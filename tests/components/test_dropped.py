@@ -14,10 +14,10 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from support.commands import run_here
+from support.crawls import ADDON, in_folder
 from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic import Links
-from scrapy_aopic.addon import Addon
 from scrapy_aopic.core import duplicates
 from scrapy_aopic.view import dropped
 from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, find, read_dropped
@@ -56,11 +56,14 @@ async def answers(
     web: dict[str, Any],
     *questions: str,
     spider: type[Spider] = Follow,
-    **settings: Any,
+    **options: Any,
 ) -> list[dict[str, Any]]:
+    """What ``why`` says after a crawl with *options*: settings, in capitals, and arguments of the spider."""
     serve(web)
-    values = {"ADDONS": {Addon: 500}, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", "USER_AGENT": "tester"}
-    await crawl(spider, {**values, "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False, **settings})
+    quiet = {**ADDON, "USER_AGENT": "tester", "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False}
+    settings = {name: value for name, value in options.items() if name.isupper()}
+    arguments = {name: value for name, value in options.items() if name.islower()}
+    await crawl(spider, in_folder(folder, quiet, **settings), **arguments)
     capsys.readouterr()
     code, out, _ = run_here(capsys, "why", "--json", folder, *questions)
     assert code == 0
@@ -78,16 +81,9 @@ def assert_dropped(answer: dict[str, Any], reason: str, page: str = "http://a.te
 async def test_links_beyond_a_flood(serve, tmp_path, capsys, spider):
     links = [f"http://a.test/{n}" for n in range(5)]
     web = {"http://a.test/": links, **{link: [] for link in links}}
-    found = await answers(
-        serve,
-        tmp_path,
-        capsys,
-        web,
-        *links,
-        "http://a.test/none",
-        spider=spider,
-        AOPIC_URL_LIMITS={"links": 3},
-    )
+    limits = {"AOPIC_URL_LIMITS": {"links": 3}}
+    none = "http://a.test/none"
+    found = await answers(serve, tmp_path, capsys, web, *links, none, spider=spider, **limits)
     assert [answer["kind"] for answer in found] == ["fetched"] * 3 + ["dropped"] * 2 + ["unknown"]
     for answer in found[3:5]:
         assert_dropped(answer, "flood")
@@ -107,13 +103,9 @@ async def test_links_of_a_duplicate(serve, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("spider", [Follow, ByLinks])
 async def test_links_to_other_sites(serve, tmp_path, capsys, spider):
-    class OnSite(spider):  # type: ignore[misc, valid-type]
-        allowed_domains = ["a.test"]
-
     web = {"http://a.test/": ["http://b.test/", "/1"], "http://a.test/1": []}
-    (one, two) = await answers(
-        serve, tmp_path, capsys, web, "http://b.test/", "http://a.test/1", spider=OnSite
-    )
+    asked, bound = ("http://b.test/", "http://a.test/1"), {"allowed_domains": ["a.test"]}
+    (one, two) = await answers(serve, tmp_path, capsys, web, *asked, spider=spider, **bound)
     assert_dropped(one, "offsite")
     assert two["kind"] == "fetched"
 
@@ -128,15 +120,10 @@ async def test_links_that_are_too_deep_or_too_long(serve, tmp_path, capsys):
 
 
 async def test_links_that_a_middleware_of_the_user_drops(serve, tmp_path, capsys):
-    class OnSite(Follow):
-        allowed_domains = ["a.test"]
-
     links = ["http://a.test/unwanted", "http://a.test/changed", "http://b.test/", "http://a.test/1"]
     web = {"http://a.test/": [*links, "/1"], "http://a.test/1": [], "http://a.test/instead": []}
-    settings = {"SPIDER_MIDDLEWARES": {Fussy: 500}}
-    found = await answers(
-        serve, tmp_path, capsys, web, *links, "http://a.test/instead", spider=OnSite, **settings
-    )
+    options = {"SPIDER_MIDDLEWARES": {Fussy: 500}, "allowed_domains": ["a.test"]}
+    found = await answers(serve, tmp_path, capsys, web, *links, "http://a.test/instead", **options)
     for answer in found[:3]:
         assert_dropped(answer, "middleware")
     assert [answer["kind"] for answer in found[3:]] == ["fetched", "fetched"]

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
+from support.crawls import Visits, in_folder, keep
 from support.small_web import Follow, ask, ask_view, check, crawl
 
 from scrapy_aopic.core import duplicates
@@ -53,10 +54,11 @@ ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
 ONE, TWO = (f"http://a.test/1?utm_id={number}" for number in (1, 2))
 
 
-async def run(folder: Path, spider: type[Spider] = Follow, **settings: Any) -> Crawler:
-    """Crawl with SCHEDULER alone; the audit holds at the end."""
-    alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
-    crawler = await crawl(spider, {**alone, **ONE_BY_ONE, **settings})
+async def run(folder: Path, spider: type[Spider] = Follow, **options: Any) -> Crawler:
+    """Crawl with SCHEDULER alone, and with *options*: settings, in capitals, and arguments; the audit holds at the end."""
+    settings = {name: value for name, value in options.items() if name.isupper()}
+    arguments = {name: value for name, value in options.items() if name.islower()}
+    crawler = await crawl(spider, in_folder(folder, **ONE_BY_ONE, **settings), **arguments)
     assert check(folder).violations == []
     assert stat(crawler, "errors") is None
     return crawler
@@ -171,13 +173,8 @@ async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(s
 
 
 async def test_callbacks_and_items_know_of_a_duplicate(serve, tmp_path):
-    serve(
-        {
-            HOME: page(words("x"), ["/1", "/2"]),
-            "http://a.test/1": page(words("x"), ["/1", "/2"]),
-            "http://a.test/2": page(words("y")),
-        }
-    )
+    twice = page(words("x"), ["/1", "/2"])
+    serve({HOME: twice, "http://a.test/1": twice, "http://a.test/2": page(words("y"))})
     told, items = [], []
 
     class Tell(Follow):
@@ -187,20 +184,16 @@ async def test_callbacks_and_items_know_of_a_duplicate(serve, tmp_path):
             for request in super().parse(response):
                 yield request.replace(meta=response.meta)
 
-    class Keep:
-        def process_item(self, item: Any) -> Any:
-            items.append((item["url"], item["duplicate_of"]))
-            return item
-
     await run(
         tmp_path,
         Tell,
+        told={signals.item_scraped: keep(items)},
         AOPIC_ITEM_FIELDS="duplicate_of",
-        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100, Keep: 200},
+        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
     )
     expected = [(HOME, None), ("http://a.test/1", HOME), ("http://a.test/2", None)]
     assert told == expected
-    assert items == expected
+    assert [(item["url"], item["duplicate_of"]) for item in items] == expected
 
 
 async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve, tmp_path):
@@ -248,14 +241,9 @@ async def test_no_item_of_listings_with_the_same_words_is_lost(serve, tmp_path, 
 async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(serve, tmp_path, settings):
     """Next.js: what is seen is a frame, and what it is filled with is JSON in a script."""
 
-    class Data(Spider):
-        name = "data"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            assert isinstance(response, HtmlResponse)
-            for path in response.css("#__NEXT_DATA__::text").re(r"/p/[0-9]+"):
-                yield Request(response.urljoin(path))
+    def parse(response: HtmlResponse) -> Iterator[Any]:
+        for path in response.css("#__NEXT_DATA__::text").re(r"/p/[0-9]+"):
+            yield Request(response.urljoin(path))
 
     def framed(paths: list[str]) -> Answer:
         data = ", ".join(f'"{path}"' for path in paths)
@@ -263,13 +251,11 @@ async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(serve, tmp_
         return page(words("frame") + script)
 
     tree = {
-        f"http://a.test/p/{number}": framed(
-            [f"/p/{4 * number + at}" for at in range(1, 5) if 4 * number + at < 160]
-        )
-        for number in range(160)
+        f"http://a.test/p/{n}": framed([f"/p/{below}" for below in range(4 * n + 1, min(4 * n + 5, 160))])
+        for n in range(160)
     }
     web = serve({HOME: framed(["/p/0"]), **tree})
-    await run(tmp_path, Data, **settings)
+    await run(tmp_path, Visits, start_urls=[HOME], parse=parse, **settings)
     assert len(set(web.asked)) == 161
 
 
@@ -283,12 +269,7 @@ async def test_a_site_that_makes_up_links_around_one_text_ends(serve, tmp_path, 
     web = serve({HOME: answer, **{f"http://a.test/{number}": answer for number in range(100)}})
     crawler = await run(tmp_path, **DROP)
     assert len(web.asked) == 6
-    warnings = [
-        record.getMessage()
-        for record in caplog.records
-        if "one more page with the words of" in record.getMessage()
-    ]
-    assert len(warnings) == 1
+    assert caplog.text.count("one more page with the words of") == 1
     assert same(tmp_path) == {"http://a.test/5": HOME}
     assert stat(crawler, "content/links_dropped") == 1
 
@@ -307,28 +288,14 @@ async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(serve, 
 # -- across registered domains
 
 
-def there(url: str) -> type[Follow]:
-    class There(Follow):
-        start_urls = [url]
-
-    return There
-
-
 @pytest.mark.parametrize("settings", [{}, DROP])
 async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(serve, tmp_path, settings):
     copy, victim = "http://copy.com/", "http://victim.com/"
     hub = {f"http://hub.com/{number}": page(words(f"hub {number}"), [victim]) for number in range(5)}
-    web = serve(
-        {
-            "http://hub.com/": page(words("hub"), [copy, *hub]),
-            **hub,
-            copy: page(words("x"), ["/1"]),
-            f"{copy}1": page(words("one"), []),
-            victim: page(words("x"), ["/1"]),
-            f"{victim}1": page(words("one"), []),
-        }
-    )
-    crawler = await run(tmp_path, there("http://hub.com/"), **settings)
+    x, one = page(words("x"), ["/1"]), page(words("one"), [])
+    both = {copy: x, f"{copy}1": one, victim: x, f"{victim}1": one}
+    web = serve({"http://hub.com/": page(words("hub"), [copy, *hub]), **hub, **both})
+    crawler = await run(tmp_path, start_urls=["http://hub.com/"], **settings)
     assert web.asked.index(copy) < web.asked.index(victim)
     assert f"{victim}1" in web.asked
     assert same(tmp_path) == {}
@@ -341,23 +308,15 @@ async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve, t
     told = {}
 
     class Tell(Follow):
-        start_urls = ["http://a.com/", "http://b.com/"]
-
         def parse(self, response: Response) -> Iterator[Any]:
             told[response.url] = [*map(response.meta.get, ("aopic_duplicate_of", "aopic_copy_of"))]
             for request in super().parse(response):
                 yield request.replace(meta=response.meta)
 
     text = page(words("x"), ["/1"])
-    serve(
-        {
-            "http://a.com/": text,
-            "http://b.com/": text,
-            "http://a.com/1": page(words("y")),
-            "http://b.com/1": page(words("z")),
-        }
-    )
-    await run(tmp_path, Tell)
+    pages = {"http://a.com/1": page(words("y")), "http://b.com/1": page(words("z"))}
+    serve({"http://a.com/": text, "http://b.com/": text, **pages})
+    await run(tmp_path, Tell, start_urls=["http://a.com/", "http://b.com/"])
     first, second = (url for url in told if not url.endswith("1"))
     assert told.pop(second) == [None, first]
     assert told == {url: [None, None] for url in (first, "http://a.com/1", "http://b.com/1")}
@@ -368,20 +327,9 @@ async def test_a_copy_that_names_the_original_hands_its_cash_on(serve, tmp_path,
     """Canonical pages of other domains do not count by default; here the text says so, too."""
     copy, real = "http://copy.com/", "http://real.com/"
     seeds = [copy, real] if is_first else [real, copy]
-    head = canonical(real)
-
-    class Both(Follow):
-        start_urls = seeds
-
-    web = serve(
-        {
-            copy: page(words("x"), ["/1"], head),
-            real: page(words("x"), ["/1"], head),
-            f"{copy}1": page(words("1")),
-            f"{real}1": page(words("1")),
-        }
-    )
-    await run(tmp_path, Both, **DROP)
+    text, other = page(words("x"), ["/1"], canonical(real)), page(words("1"))
+    web = serve({copy: text, real: text, f"{copy}1": other, f"{real}1": other})
+    await run(tmp_path, start_urls=seeds, **DROP)
     assert sorted(seeds, key=web.asked.index) == seeds
     assert same(tmp_path) == {copy: real}
     assert f"{real}1" in web.asked
@@ -409,41 +357,26 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(serve, tmp
     )
     crawler = await run(tmp_path, AOPIC_CANONICAL="domain")
     assert sorted(web.asked) == sorted(web.pages)
-    assert same(tmp_path) == {
-        "http://a.test/?from=mail": "http://a.test/real",
-        "http://a.test/?from=list": "http://a.test/real",
-    }
+    variants = ("http://a.test/?from=mail", "http://a.test/?from=list")
+    assert same(tmp_path) == dict.fromkeys(variants, "http://a.test/real")
     assert stat(crawler, "content/merged") == 2
-    assert {row.url for row in ask_view(tmp_path, top_pages, 100)} == {
-        HOME,
-        "http://a.test/real",
-        "http://a.test/1",
-    }
+    listed = {row.url for row in ask_view(tmp_path, top_pages, 100)}
+    assert listed == {HOME, "http://a.test/real", "http://a.test/1"}
 
 
 async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve, tmp_path):
     told = []
 
-    class Other(Spider):
-        name = "other"
-
+    class Other(Visits):
         async def start(self) -> Any:
             yield Request(HOME, self.parse_other, cb_kwargs={"number": 5})
 
         def parse_other(self, response: Response, number: int) -> Iterator[Any]:
             told.append((response.url, number))
-            yield Request("http://a.test/1", self.nothing)
+            yield Request("http://a.test/1", self.parse)
 
-        def nothing(self, response: Response) -> None:
-            pass
-
-    serve(
-        {
-            HOME: page(words("x"), head=canonical("/real")),
-            "http://a.test/real": page(words("y")),
-            "http://a.test/1": [],
-        }
-    )
+    pages = {HOME: page(words("x"), head=canonical("/real")), "http://a.test/1": []}
+    serve({**pages, "http://a.test/real": page(words("y"))})
     await run(tmp_path, Other, AOPIC_CANONICAL="domain")
     assert told == [(HOME, 5), ("http://a.test/real", 5)]
 
@@ -457,9 +390,6 @@ async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve, tmp
     ],
 )
 async def test_which_canonical_pages_count(serve, tmp_path, setting, asked):
-    class There(Follow):
-        start_urls = ["http://a.com/"]
-
     web = serve(
         {
             "http://a.com/": page(words("x"), ["/1", "/2"], canonical("http://www.a.com/real")),
@@ -469,33 +399,21 @@ async def test_which_canonical_pages_count(serve, tmp_path, setting, asked):
             "http://www.a.com/real": page(words("r")),
         }
     )
-    await run(tmp_path, There, AOPIC_CANONICAL=setting)
+    await run(tmp_path, start_urls=["http://a.com/"], AOPIC_CANONICAL=setting)
     assert sorted(set(web.asked) - {"http://a.com/", "http://a.com/1", "http://a.com/2"}) == sorted(asked)
     assert set(same(tmp_path).values()) == set(asked)
 
 
 async def test_a_spider_that_follows_no_links_is_given_no_page(serve, tmp_path):
-    class Leaf(Spider):
-        name = "leaf"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield {"url": response.url}
-
     web = serve({HOME: page(words("x"), ["/1"], canonical("/real"))})
-    await run(tmp_path, Leaf)
+    await run(tmp_path, Visits, start_urls=[HOME], parse=lambda response: [{"url": response.url}])
     assert web.asked == [HOME]
 
 
 async def test_filters_hold_for_canonical_pages_too(serve, tmp_path):
-    class Here(Follow):
-        allowed_domains = ["a.test"]
-        start_urls = ["http://a.test/"]
-
-    web = serve(
-        {HOME: page(words("x"), ["/1"], canonical("http://b.test/")), "http://a.test/1": page(words("y"))}
-    )
-    await run(tmp_path, Here, AOPIC_CANONICAL="any")
+    home = page(words("x"), ["/1"], canonical("http://b.test/"))
+    web = serve({HOME: home, "http://a.test/1": page(words("y"))})
+    await run(tmp_path, allowed_domains=["a.test"], AOPIC_CANONICAL="any")
     assert web.asked == [HOME, "http://a.test/1"]
     assert same(tmp_path) == {}
 
@@ -589,7 +507,6 @@ def test_any_body_has_a_text_or_little():
 def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
     body = f"<title>t</title><p>{TEXT}</p>{links}"
     text = read_text(HtmlResponse(url, body=body.encode(), encoding="utf-8", **how))
-    assert text is not None
     return text.links
 
 
@@ -661,7 +578,6 @@ def test_links_are_told_apart_as_seen_from_their_site():
 def test_deep_and_long_pages_are_read():
     assert read_text(answered("<div>" * 20_000 + TEXT), has_sketch=True) is not None
     text = read_text(answered(f"<p>{words('x', 100_000)}</p>"), has_sketch=True)
-    assert text is not None
     assert len(text.sketch) == 64
 
 

@@ -6,17 +6,17 @@ Closed ports of the server's own address are origins of the same host that do no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from support.crawls import Visits, in_folder
 from support.small_web import Web, ask_view, crawl, html
-from twisted.python.failure import Failure
 
 from scrapy_aopic.view.stored import snapshot_of
 
@@ -42,9 +42,8 @@ class Site:
             return Answer(int(path[7:10]), {"Content-Type": "text/html"}, b"<p>busy</p>")
         if path.startswith(self.broken):
             return Answer(abort=True)
-        return Answer(
-            headers={"Content-Type": "text/html"}, body=html(self.links if path == "/links" else [])
-        )
+        body = html(self.links if path == "/links" else [])
+        return Answer(headers={"Content-Type": "text/html"}, body=body)
 
     @property
     def asked(self) -> Counter[str]:
@@ -59,46 +58,19 @@ def served(monkeypatch: pytest.MonkeyPatch, site: Site) -> Iterator[str]:
         yield running.url
 
 
-class Noting(Spider):
-    """Follows the links of pages, and notes what it gets."""
+async def statuses(settings: dict[str, Any], url: str) -> tuple[list[int], Crawler]:
+    """Of the pages that a crawl was given that follows the links of pages, from the one at *url* on."""
+    found: list[int] = []
 
-    name = "noting"
+    def parse(response: Response) -> Iterator[Any]:
+        found.append(response.status)
+        yield from map(response.follow, response.css("a::attr(href)").getall())
 
-    def __init__(self, urls: list[str], **how: Any) -> None:
-        super().__init__()
-        self.urls, self.how = urls, how
-        self.statuses: list[int] = []
-        self.failures: list[str] = []
-
-    async def start(self) -> AsyncIterator[Any]:
-        for url in self.urls:
-            yield Request(url, errback=self.failed, meta=dict(self.how))
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        self.statuses.append(response.status)
-        for link in response.css("a::attr(href)").getall():
-            yield Request(response.urljoin(link))
-
-    def failed(self, failure: Failure) -> None:
-        self.failures.append(failure.type.__name__)
+    return found, await crawl(Visits, settings, starts=[url], parse=parse)
 
 
 def stat(crawler: Crawler, name: str) -> Any:
     return crawler.stats.get_value(name)
-
-
-def noted(crawler: Crawler) -> Noting:
-    spider = crawler.spider
-    assert isinstance(spider, Noting)
-    return spider
-
-
-class Without(Noting):
-    """The same without errbacks."""
-
-    async def start(self) -> AsyncIterator[Any]:
-        for url in self.urls:
-            yield Request(url)
 
 
 @OURS
@@ -106,12 +78,8 @@ async def test_links_to_a_closed_port_keep_no_page_of_their_host(monkeypatch, ca
     closed = [f"http://127.0.0.1:1/{n}" for n in range(8)] + ["https://127.0.0.1:1/"]
     site = Site([*closed, *(f"/{n}" for n in range(20))])
     with served(monkeypatch, site) as url:
-        crawler = await crawl(
-            Without,
-            {**settings, **SOON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"},
-            urls=[f"{url}/links"],
-        )
-    assert noted(crawler).statuses == [200] * 21
+        found, crawler = await statuses(in_folder(tmp_path, {**settings, **SOON}), f"{url}/links")
+    assert found == [200] * 21
     assert set(site.asked.values()) == {1}
     # They are left, which is said, and are there in the next run.
     assert stat(crawler, "finish_reason") == "aopic_unreachable"
@@ -127,11 +95,10 @@ async def test_links_to_a_closed_port_keep_no_page_of_their_host(monkeypatch, ca
 async def test_broken_pages_are_tried_again_behind_the_others_and_keep_nobody(monkeypatch, settings):
     site = Site([f"/cut{n}" if n % 2 else f"/{n}" for n in range(20)])
     with served(monkeypatch, site) as url:  # with a back-off of 1000 s it would not end
-        crawler = await crawl(Without, {**settings, "AOPIC_BACKOFF": 1000}, urls=[f"{url}/links"])
-    assert noted(crawler).statuses == [200] * 11
-    assert {target: n for target, n in site.asked.items() if "cut" in target} == {
-        f"/cut{n}": 3 for n in range(1, 20, 2)
-    }
+        found, crawler = await statuses({**settings, "AOPIC_BACKOFF": 1000}, f"{url}/links")
+    assert found == [200] * 11
+    cut = {target: n for target, n in site.asked.items() if "cut" in target}
+    assert cut == {f"/cut{n}": 3 for n in range(1, 20, 2)}
     assert stat(crawler, "finish_reason") == "finished"
     assert stat(crawler, "aopic/pages/failed") == 10
 
@@ -154,9 +121,8 @@ async def test_a_proxy_that_fails_is_not_the_hosts_fault(monkeypatch, settings):
     site = Site([f"/{n}" for n in range(20)])
     with served(monkeypatch, site) as url:
         settings = {**settings, "AOPIC_BACKOFF": 1000, "AOPIC_MAX_GAP": 0.01, "ROBOTSTXT_OBEY": False}
-        crawler = await crawl(
-            Without, {**settings, "DOWNLOADER_MIDDLEWARES": {Rotating: 740}}, urls=[f"{url}/links"]
-        )
-    assert noted(crawler).statuses == [200] * 21
+        settings["DOWNLOADER_MIDDLEWARES"] = {Rotating: 740}
+        found, crawler = await statuses(settings, f"{url}/links")
+    assert found == [200] * 21
     assert stat(crawler, "finish_reason") == "finished"
     assert not stat(crawler, "aopic/politeness/down")

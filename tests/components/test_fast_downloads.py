@@ -18,6 +18,7 @@ from scrapy.exceptions import DownloadCancelledError, StopDownload
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 from support.certificate import tls_of
+from support.crawls import ADDON, Visits
 from support.small_web import Web, crawl
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
@@ -77,14 +78,8 @@ class Outcome:
             found = getattr(found, "response", None) or Response(request.url)
         else:
             self.what = ("response",)
-        self.what += (
-            type(found),
-            found.url,
-            found.status,
-            list(found.headers.items()),
-            found.body,
-            found.flags,
-        )
+        self.what += (type(found), found.url, found.status, list(found.headers.items()))
+        self.what += (found.body, found.flags)
         self.what += (found.ip_address, found.certificate, found.protocol, "download_latency" in request.meta)
 
     def __eq__(self, other: object) -> bool:
@@ -269,9 +264,8 @@ async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal, fail):
         raise StopDownload(fail=fail)
 
     for head in HEADS:
-        await compare(
-            [head], told={signal: stop}, settings={"is_wired": True}
-        )  # else it is asked for each chunk
+        # With the wire, or else it is asked for each chunk.
+        await compare([head], told={signal: stop}, settings={"is_wired": True})
 
 
 async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up():
@@ -327,7 +321,6 @@ async def test_a_site_with_tls_shows_its_certificate(tmp_path):
     found = []
     for is_fast in (False, True):
         response = await Client(is_fast=is_fast).handler.download_request(Request(url))
-        assert response.certificate is not None
         found.append((response.status, response.ip_address, response.certificate.digest(), response.body))
     server.close()
     assert found[0] == found[1]
@@ -365,27 +358,13 @@ async def test_a_host_that_sends_framing_without_end_is_given_up_at_once_and_sai
 ) -> None:
     errors: list[Any] = []
 
-    class Both(Spider):
-        name = "both"
-
-        async def start(self) -> Any:
-            for url in ("http://evil.test/1", "http://evil.test/2", "http://good.test/"):
-                yield Request(url, errback=errors.append)
-
-        def parse(self, response: Response) -> None:
-            """Nothing."""
-
+    urls = ["http://evil.test/1", "http://evil.test/2", "http://good.test/"]
     evil = Answer(headers={"Transfer-Encoding": "chunked"}, body=10_000 * b"1\r\na\r\n", endless=True)
-    web = serve(
-        {"http://evil.test/1": evil, "http://evil.test/2": evil, "http://good.test/": Answer(body=PAGE)}
-    )
-    settings = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_MIN_GAP": 0, "AOPIC_FAST_DOWNLOADS": is_fast}
-    crawler = await crawl(Both, {**settings, "ROBOTSTXT_OBEY": False, "DOWNLOAD_FAIL_ON_DATALOSS": False})
-    assert sorted(web.asked) == [
-        "http://evil.test/1",
-        "http://evil.test/2",
-        "http://good.test/",
-    ]  # and not again
+    web = serve(dict.fromkeys(urls[:2], evil) | {urls[2]: Answer(body=PAGE)})
+    settings = {**ADDON, "AOPIC_MIN_GAP": 0, "ROBOTSTXT_OBEY": False, "DOWNLOAD_FAIL_ON_DATALOSS": False}
+    starts = [Request(url, errback=errors.append) for url in urls]
+    crawler = await crawl(Visits, {**settings, "AOPIC_FAST_DOWNLOADS": is_fast}, starts=starts)
+    assert sorted(web.asked) == urls  # and not again
     assert [type(failure.value) for failure in errors] == [FramingError, FramingError]
     assert crawler.stats.get_value("aopic/hostile/framing") == 2
     assert caplog.text.count("in chunks with") == 1
@@ -437,22 +416,13 @@ def test_the_handlers_of_users_stay_and_so_does_scrapys_if_anything_is_missing(
 async def test_a_crawl_with_parts_that_are_missing_goes_on_and_says_so_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Few(Spider):
-        name = "few"
-        start_urls = ["http://a.test/", "http://b.test/"]
-
-        def parse(self, response: Response) -> None:
-            """Nothing."""
-
-    web = serve({url: Answer(body=PAGE) for url in Few.start_urls})
+    urls = ["http://a.test/", "http://b.test/"]
+    web = serve({url: Answer(body=PAGE) for url in urls})
     made: list[type] = []
     for is_broken in (False, True):
         if is_broken:
             monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
-        crawler = await crawl(
-            Few,
-            {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False},
-        )
+        crawler = await crawl(Visits, {**ADDON, "ROBOTSTXT_OBEY": False}, start_urls=urls)
         engine: Any = crawler.engine
         made.append(type(engine.downloader.handlers._get_handler("http")))
         assert crawler.stats.get_value("downloader/response_status_count/200") == 2

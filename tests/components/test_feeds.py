@@ -14,6 +14,7 @@ import pytest
 from scrapy.exporters import BaseItemExporter
 from scrapy.extensions.feedexport import BlockingFeedStorage, FeedExporter, FileFeedStorage
 from scrapy.http import Response
+from support.crawls import in_folder, logged
 from support.small_web import Follow, ask_view, crawl
 
 from scrapy_aopic.view.stored import snapshot_of
@@ -38,19 +39,13 @@ class Items(Follow):
 
 
 def settings(folder: Path, feeds: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": str(folder / "job"),
-        "AOPIC_STORE": "auto",
-        "AOPIC_DURABILITY": "page",
-        "CONCURRENT_REQUESTS": 1,
-        "FEEDS": {str(folder / name): options for name, options in feeds.items()},
-        **more,
-    }
+    how = {"AOPIC_STORE": "auto", "AOPIC_DURABILITY": "page", "CONCURRENT_REQUESTS": 1}
+    at = {str(folder / name): options for name, options in feeds.items()}
+    return in_folder(folder / "job", **how, FEEDS=at, **more)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    found = logged(caplog, "WARNING", "ERROR")
     caplog.clear()
     return found
 
@@ -88,32 +83,24 @@ async def test_a_table_of_several_runs_has_its_columns_named_once(serve, tmp_pat
 async def test_a_table_with_other_columns_is_named_in_a_warning(serve, tmp_path, caplog):
     serve(PAGES)
     path = tmp_path / "items.csv"
-    await crawl(Items, {**settings(tmp_path, {"items.csv": {"format": "csv"}}), "CLOSESPIDER_PAGECOUNT": 1})
-
-    class More(Items):
-        more = {"size": 3}
-
-    given = settings(tmp_path, {"items.csv": {"format": "csv"}})
-    await crawl(More, {**given, "CLOSESPIDER_PAGECOUNT": 1})
+    given = settings(tmp_path, {"items.csv": {"format": "csv"}}, CLOSESPIDER_PAGECOUNT=1)
+    await crawl(Items, given)
+    await crawl(Items, given, more={"size": 3})
     (said,) = warnings(caplog)
     assert said.startswith(f"The table {path} has no column for size, so these fields of items are left out.")
-    await crawl(More, settings(tmp_path, {"items.csv": {"format": "csv", "fields": ["url", "size"]}}))
+    others = settings(tmp_path, {"items.csv": {"format": "csv", "fields": ["url", "size"]}})
+    await crawl(Items, others, more={"size": 3})
     (said,) = warnings(caplog)
-    assert said.startswith(
-        f"The table {path} has the columns url,text, and the items of this crawl have url,size:"
-    )
+    both = f"The table {path} has the columns url,text, and the items of this crawl have url,size:"
+    assert said.startswith(both)
     assert [row[0] for row in rows(path)] == ["url", *URLS[:2], "url", *URLS[2:]]
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
 async def test_a_last_line_without_an_end_is_ended_or_cut_off(serve, tmp_path, caplog, is_resumed):
     serve(PAGES)
-    feeds = {
-        "items.jsonl": {"format": "jsonlines"},
-        "whole.jsonl": {"format": "jsonlines"},
-        "items.csv": {"format": "csv"},
-    }
-    given = settings(tmp_path, feeds)
+    lines = {"items.jsonl": {"format": "jsonlines"}, "whole.jsonl": {"format": "jsonlines"}}
+    given = settings(tmp_path, {**lines, "items.csv": {"format": "csv"}})
     if is_resumed:
         await crawl(Items, {**given, "CLOSESPIDER_PAGECOUNT": 1})
     else:
@@ -189,16 +176,13 @@ async def test_each_feed_that_cannot_be_part_of_a_commit_is_named_once(serve, tm
     await crawl(Items, given)
     said = warnings(caplog)
     assert [text.split()[2] for text in said] == list(given["FEEDS"])
-    for text, why in zip(
-        said,
-        (
-            "its post-processing holds items back",
-            'its format "grouping" may hold items back',
-            "its post-processing holds items back",
-            "it is stored when it is complete, and may replace what an earlier run has stored",
-        ),
-        strict=True,
-    ):
+    reasons = (
+        "its post-processing holds items back",
+        'its format "grouping" may hold items back',
+        "its post-processing holds items back",
+        "it is stored when it is complete, and may replace what an earlier run has stored",
+    )
+    for text, why in zip(said, reasons, strict=True):
         assert f"if the process is killed: {why}. Write JSON lines or CSV to a local file" in text
     del given["JOBDIR"]
     await crawl(Items, {**given, "AOPIC_STORE": "memory"})

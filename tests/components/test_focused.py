@@ -16,6 +16,7 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
 from scrapy.settings import Settings
+from support.crawls import in_folder, keep, logged
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
@@ -88,7 +89,6 @@ def about_data(web: Web, n: int = 18) -> int:
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(name)
 
 
@@ -243,24 +243,14 @@ class AskedAgain(Asked):
 @pytest.mark.parametrize("strategy", [Asked, AskedAgain])
 async def test_links_to_pages_that_were_read_are_worth_what_those_are(serve, strategy):
     """So that nobody is asked for them."""
-    serve(
-        {
-            HOME: page(OTHER, ["/one", "/two"]),
-            f"{HOME}one": page(OTHER, ["/two", "/", "/three"]),
-            f"{HOME}two": page(TOPIC, ["/one", "/three", "/four"]),
-            f"{HOME}three": page(OTHER, []),
-            f"{HOME}four": page(OTHER, []),
-        }
-    )
+    links = {"": ["/one", "/two"], "one": ["/two", "/", "/three"], "two": ["/one", "/three", "/four"]}
+    texts = {"": OTHER, "one": OTHER, "two": TOPIC, "three": OTHER, "four": OTHER}
+    serve({f"{HOME}{name}": page(text, links.get(name, [])) for name, text in texts.items()})
     crawler = await crawl(Follow, focused(AOPIC_LINK_SCORER=strategy))
     assert stat(crawler, "aopic/errors") is None
     asked = {url.removeprefix(HOME): paths for url, paths in Asked.asked.items()}
     if strategy.values_known:
-        assert asked == {
-            "": ["/one", "/two"],
-            "one": ["/two", "/", "/three"],
-            "two": ["/one", "/three", "/four"],
-        }
+        assert asked == links
     else:
         assert asked == {"": ["/one", "/two"], "one": ["/two", "/three"], "two": ["/three", "/four"]}
 
@@ -271,7 +261,7 @@ async def test_functions_that_fail_lose_nothing(serve, caplog):
     assert sorted(web.asked) == sorted(WEB)
     assert stat(crawler, "aopic/topic/ungraded") == 46
     assert stat(crawler, "aopic/topic/unvalued") > 0
-    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    errors = logged(caplog, "ERROR")
     assert len(errors) == 2
     assert "AOPIC_TOPIC" in errors[0]
     assert "AOPIC_LINK_SCORER" in errors[1]
@@ -328,6 +318,12 @@ async def test_another_strategy_goes_on_with_what_waits(serve, tmp_path, scorers
     check(tmp_path)
 
 
+ITEMS = {
+    "AOPIC_ITEM_FIELDS": ["relevance", "visits"],
+    "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100},
+}
+
+
 class WithRelevance(Follow):
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url, "relevance": response.meta["aopic_relevance"]}
@@ -338,7 +334,7 @@ class WithRelevance(Follow):
 async def test_the_spider_knows_how_relevant_a_page_is(serve):
     serve(WEB)
     items: list[dict[str, Any]] = []
-    await crawl(WithRelevance, focused(), told={signals.item_scraped: lambda item: items.append(item)})  # noqa: PLW0108 - of a signal
+    await crawl(WithRelevance, focused(), told={signals.item_scraped: keep(items)})
     assert len(items) == 46
     assert all((item["relevance"] >= 0.5) == ("/data/" in item["url"]) for item in items)
 
@@ -347,16 +343,8 @@ async def test_the_spider_knows_how_relevant_a_page_is(serve):
 async def test_items_get_the_relevance_of_their_page(serve, topic, order):
     serve(WEB)
     items: list[dict[str, Any]] = []
-    await crawl(
-        Items,
-        focused(
-            topic,
-            AOPIC_ORDER=order,
-            AOPIC_ITEM_FIELDS=["relevance", "visits"],
-            ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
-        ),
-        told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
-    )
+    settings = focused(topic, AOPIC_ORDER=order, **ITEMS)
+    await crawl(Items, settings, told={signals.item_scraped: keep(items)})
     assert len(items) == 15
     assert all(item["relevance"] >= 0.5 and item["visits"] == 0 for item in items)
     if topic == "items":
@@ -375,11 +363,7 @@ class AboutEarlier(Follow):
 async def test_items_about_other_pages_get_what_is_kept_of_those(serve):
     serve(WEB)
     items: list[dict[str, Any]] = []
-    crawler = await crawl(
-        AboutEarlier,
-        focused(AOPIC_ITEM_FIELDS=["relevance"], ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100}),
-        told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
-    )
+    crawler = await crawl(AboutEarlier, focused(**ITEMS), told={signals.item_scraped: keep(items)})
     visited: set[str] = set()
     for item in items:
         visited.add(item["on"])
@@ -479,7 +463,7 @@ async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_e
     assert 10 < other.n_learned - one.n_learned < 40
     damage(tmp_path)
     crawler = await crawl(Follow, settings)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    said = logged(caplog, "WARNING")
     assert len([each for each in said if "learned in this job cannot be read" in each]) == 1
     assert stat(crawler, "aopic/errors") is None
     assert sorted(web.asked) == sorted(SIGNED)
@@ -516,15 +500,12 @@ LONG = {
 @pytest.mark.slow
 async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve, tmp_path, caplog):
     web = serve(LONG)
-    crawler = await crawl(
-        Follow, focused(AOPIC_MIN_HARVEST=0.1, AOPIC_MIN_GAP=0, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
-    )
+    settings = focused(AOPIC_MIN_HARVEST=0.1, AOPIC_MIN_GAP=0)
+    crawler = await crawl(Follow, in_folder(tmp_path, settings))
     assert stat(crawler, "finish_reason") == "aopic_harvest"
     assert 500 <= len(web.asked) < 510
-    assert (
-        "0.2 % of the last 500 pages (95 %: 0.0 to 1.1 %) are relevant, unchecked: scrapy aopic"
-        in caplog.text
-    )
+    harvest = "0.2 % of the last 500 pages (95 %: 0.0 to 1.1 %) are relevant, unchecked: scrapy aopic"
+    assert harvest in caplog.text
     assert check(tmp_path).queued > 0
 
 
@@ -544,7 +525,7 @@ async def test_what_cannot_be_a_topic_is_refused(serve, caplog):
     for settings, words in wrong:
         caplog.clear()
         await crawl(Follow, {**focused(), **settings})
-        (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        (said,) = logged(caplog, "ERROR")
         assert all(word in said for word in words), (settings, said)
     assert web.asked == []
 
@@ -553,8 +534,7 @@ async def test_a_crawl_that_finds_nothing_says_so_once(serve, monkeypatch, caplo
     monkeypatch.setattr(harvest_watch, "NONE_IN", 5)
     serve(WEB)
     await crawl(Follow, focused({"keywords": ["zeppelin"]}))
-    said = [record.getMessage() for record in caplog.records if "is relevant: look" in record.getMessage()]
-    assert len(said) == 1
+    assert caplog.text.count("is relevant: look") == 1
 
 
 async def test_a_threshold_counts_fewer_pages_and_fetches_the_same(serve):
@@ -627,23 +607,18 @@ async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(serve, tmp_pat
     grades: dict[str, float] = {}
 
     class Note(FollowLinks):
-        start_urls = [HOME, *(f"{FARM}{name}" for name in HOSTILE)]
-
         def parse(self, response: Response) -> Iterator[Any]:
             grades[response.url] = response.meta["aopic_relevance"]
             yield from super().parse(response)
 
-    crawler = await crawl(
-        Note,
-        focused(
-            JOBDIR=str(tmp_path),
-            AOPIC_STORE="sqlite",
-            AOPIC_LINK_SCORER=scorer,
-            CLOSESPIDER_PAGECOUNT=200,
-            CONCURRENT_REQUESTS=2,  # so that no host has to wait for the other, however slow the machine is
-            HTTPERROR_ALLOW_ALL=True,
-        ),
+    settings = focused(
+        AOPIC_LINK_SCORER=scorer,
+        CLOSESPIDER_PAGECOUNT=200,
+        CONCURRENT_REQUESTS=2,  # so that no host has to wait for the other, however slow the machine is
+        HTTPERROR_ALLOW_ALL=True,
     )
+    farm = {f"{FARM}{name}" for name in HOSTILE}
+    crawler = await crawl(Note, in_folder(tmp_path, settings), start_urls=[HOME, *farm])
     # What hides its words is not relevant, and what repeats them is no more than relevant.
     assert grades[f"{FARM}hidden"] < 0.5
     assert 0.5 <= grades[f"{FARM}stuffed"] <= 1.0
@@ -651,9 +626,7 @@ async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(serve, tmp_pat
     for name in ("ungraded", "unvalued", "unlearned"):
         assert stat(crawler, f"aopic/topic/{name}") is None
     # All that is hostile was fetched, and some of what it leads to, which is nothing; and so were all pages of the topic.
-    assert {url for url in web.asked if FARM in url and "/lure/" not in url} == {
-        f"{FARM}{name}" for name in HOSTILE
-    }
+    assert {url for url in web.asked if FARM in url and "/lure/" not in url} == farm
     assert sum("/data/" in url for url in web.asked) == 15
     assert "/lure/" in " ".join(web.asked)
     result = check(tmp_path)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Request, Spider, signals
+from scrapy import Request, signals
 from scrapy.dupefilters import BaseDupeFilter
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import Response
 from scrapy.utils.request import fingerprint
+from support.crawls import Visits, keep, logged
 from support.small_web import crawl
 
 from scrapy_aopic import Links
@@ -48,24 +49,14 @@ class BadFilter(BaseDupeFilter):
         return is_seen
 
 
-class Requests(Spider):
-    name = "requests"
-    start_urls = [HOME]
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        assert isinstance(response, HtmlResponse)
-        for url in response.css("a::attr(href)").getall():
-            yield response.follow(url)
-        yield {"url": response.url}
+def requests(response: Response) -> Iterator[Any]:
+    yield from map(response.follow, response.css("a::attr(href)").getall())
+    yield {"url": response.url}
 
 
-class WithLinks(Spider):
-    name = "links"
-    start_urls = Requests.start_urls
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        yield Links(response)
-        yield {"url": response.url}
+def with_links(response: Response) -> Iterator[Any]:
+    yield Links(response)
+    yield {"url": response.url}
 
 
 def page(canonical: str = "") -> Answer:
@@ -75,7 +66,7 @@ def page(canonical: str = "") -> Answer:
 
 
 @pytest.mark.crossed
-@pytest.mark.parametrize("spider", [Requests, WithLinks], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("parse", [requests, with_links], ids=["requests", "links"])
 @pytest.mark.parametrize("settings", [OURS, ADDON], ids=["alone", "addon"])
 @pytest.mark.parametrize(
     ("component", "name"),
@@ -87,29 +78,20 @@ def page(canonical: str = "") -> Answer:
     ids=["fingerprinter", "no bytes", "filter"],
 )
 async def test_a_component_that_raises_costs_one_request_and_is_named(
-    serve, caplog, *, component, name, settings, spider
+    serve, caplog, *, component, name, settings, parse
 ):
     web = serve({HOME: page(), "http://a.test/1": page("/bad-canonical"), "http://a.test/2": page("/2")})
     items: list[Any] = []
-    crawler = await crawl(
-        spider,
-        {
-            "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100},
-            "AOPIC_CANONICAL": "domain",
-            "AOPIC_CONTENT_SEEN": "off",
-            **settings,
-            **component,
-        },
-        told={signals.item_scraped: lambda item: items.extend([item])},
-    )
+    ours = {"AOPIC_CANONICAL": "domain", "AOPIC_CONTENT_SEEN": "off"}
+    ours |= {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}, **settings, **component}
+    told = {signals.item_scraped: keep(items)}
+    crawler = await crawl(Visits, ours, told=told, start_urls=[HOME], parse=parse)
     assert sorted(web.asked) == sorted(item["url"] for item in items) == [HOME, f"{HOME}1", f"{HOME}2"]
-    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(errors) == 1, errors
-    assert errors[0].startswith(f"{name} (test_foreign_errors.{next(iter(component.values())).__name__}) ")
-    assert "<GET http://a.test/bad" in errors[0]
-    assert (
-        crawler.stats.get_value("aopic/errors") >= 4
-    )  # the seed, a link of each page, and the canonical page
+    (error,) = logged(caplog, "ERROR")
+    assert error.startswith(f"{name} (test_foreign_errors.{next(iter(component.values())).__name__}) ")
+    assert "<GET http://a.test/bad" in error
+    # The seed, a link of each page, and the canonical page.
+    assert crawler.stats.get_value("aopic/errors") >= 4
 
 
 def leaves(*_: object) -> Any:
@@ -139,21 +121,11 @@ FOCUSED: dict[str, Any] = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords":
         ({"AOPIC_URL_REWRITE": leaves}, "aopic/urls/unrewritten"),
         ({"REQUEST_FINGERPRINTER_CLASS": LeavingFingerprinter}, "aopic/errors"),
     ],
-    ids=[
-        "topic",
-        "topic later",
-        "scorer",
-        "tokenizer",
-        "weights",
-        "rewrite",
-        "fingerprinter",
-    ],
+    ids=["topic", "topic later", "scorer", "tokenizer", "weights", "rewrite", "fingerprinter"],
 )
 async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(serve, *, function, counted):
-    web = serve(
-        {HOME: page(), "http://a.test/1": page(), "http://a.test/2": page(), "http://a.test/bad": page()}
-    )
-    crawler = await crawl(Requests, {**OURS, **function})
+    web = serve({url: page() for url in (HOME, f"{HOME}1", f"{HOME}2", f"{HOME}bad")})
+    crawler = await crawl(Visits, {**OURS, **function}, start_urls=[HOME], parse=requests)
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert len(web.asked) >= 3
     assert counted is None or crawler.stats.get_value(counted) >= 1

@@ -16,8 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
+from support.commands import run_here
 from support.import_graph import tree_of
 from support.stored_jobs import make_job
 
@@ -33,85 +32,36 @@ FOREIGN = re.compile(
 """What libraries and the system say in their own words."""
 
 
-def _nothing(path: Path) -> None:
-    """There is nothing."""
+ARRAY = b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }"
 
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda path: None,
+    "folder": lambda path: path.mkdir(),
+    "text": lambda path: path.write_text("no such thing\n"),
+    "empty": lambda path: path.write_bytes(b""),
+    "binary": lambda path: path.write_bytes(bytes(range(256)) * 50),
+    "packed and cut": lambda path: path.write_bytes(gzip.compress(Random(0).randbytes(2_000))[:1_000]),
+    "cut zip": lambda path: path.write_bytes(b"PK\x03\x04" + bytes(2_000)),
+    "cut parquet": lambda path: path.write_bytes(b"PAR1" + b"\xff" * 500 + b"PAR1"),
+    "array": lambda path: path.write_bytes(ARRAY.ljust(128) + b"\n"),
+    "long line": lambda path: path.write_bytes(b'"' + b"http://a.test/" + b"x" * 3_000_000),
+    "deep": lambda path: path.write_bytes(b"[" * 100_000),
+    "broken link": lambda path: path.symlink_to("gone"),
+    "circle": lambda path: path.symlink_to(path.name),
+    "pipe": os.mkfifo,
+}
+"""What may be in the place of a file, by what it is called."""
 
-def _folder(path: Path) -> None:
-    path.mkdir()
-
-
-def _file(path: Path) -> None:
-    path.write_text("no such thing\n")
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _binary(path: Path) -> None:
-    path.write_bytes(bytes(range(256)) * 50)
-
-
-def _packed(path: Path) -> None:
-    """It is compressed, and cut off."""
-    path.write_bytes(gzip.compress(Random(0).randbytes(2_000))[:1_000])
-
-
-def _cut_zip(path: Path) -> None:
-    path.write_bytes(b"PK\x03\x04" + bytes(2_000))
-
-
-def _cut_parquet(path: Path) -> None:
-    path.write_bytes(b"PAR1" + b"\xff" * 500 + b"PAR1")
-
-
-def _array(path: Path) -> None:
-    path.write_bytes(
-        b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,), }".ljust(128) + b"\n"
-    )
-
-
-def _long_line(path: Path) -> None:
-    path.write_bytes(b'"' + b"http://a.test/" + b"x" * 3_000_000)
-
-
-def _broken_link(path: Path) -> None:
-    path.symlink_to("gone")
-
-
-def _circle(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-INPUTS = [
-    _nothing,
-    _folder,
-    _file,
-    _empty,
-    _binary,
-    _packed,
-    _cut_zip,
-    _cut_parquet,
-    _array,
-    _long_line,
-    _broken_link,
-    _circle,
-    _pipe,
-]
+INPUTS = [name for name in MAKERS if name != "deep"]
 """What may be where a file is wanted."""
 
-JOBS = [_nothing, _folder, _file, _empty, _binary, _broken_link, _circle, _pipe]
+JOBS = ["nothing", "folder", "text", "empty", "binary", "broken link", "circle", "pipe"]
 """What may be where a job folder is wanted."""
 
-NO_TEXTS = [_nothing, _folder, _empty, _broken_link, _circle, _pipe]
+NO_TEXTS = ["nothing", "folder", "empty", "broken link", "circle", "pipe"]
 """What may be where pages are wanted."""
 
-OUTPUTS = [_folder, _pipe]
+OUTPUTS = ["folder", "pipe"]
 """What may be where a file is to be written; others are replaced."""
 
 CONTACT = ("--contact", "bot@example.org")
@@ -227,9 +177,8 @@ def here(anew: Callable[[], Path]) -> Path:
 @pytest.fixture
 def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str]]:
     def run(*arguments: str) -> tuple[Any, str]:
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "aopic", *arguments], Settings())
-        return ended.value.code, capsys.readouterr().err
+        code, _, err = run_here(capsys, *arguments)
+        return code, err
 
     return run
 
@@ -263,8 +212,8 @@ def test_what_cannot_be_read_or_written(here, aopic, arguments, makes):
     said = "model" if "model" in arguments else path.name  # which is looked at first
     for make in makes:
         signal.alarm(60)
-        make(path)
-        check_said(*aopic(*arguments), said, make.__name__)
+        MAKERS[make](path)
+        check_said(*aopic(*arguments), said, make)
         _remove(path)
 
 
@@ -279,10 +228,6 @@ def test_what_is_below_a_file(here, aopic):
         signal.alarm(60)
         given = [f"X/{each}" if each.split(".")[0] == "X" else each for each in arguments]
         check_said(*aopic(*given), "X", " ".join(given))
-
-
-def _deep(path: Path) -> None:
-    path.write_bytes(b"[" * 100_000)
 
 
 BESIDE = [
@@ -310,22 +255,20 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(here, right, capsys, name):
-    for make in (_folder, _binary, _empty, _deep, _long_line, _pipe):
-        job = here / make.__name__
+def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(here, right, aopic, name):
+    for make in ("folder", "binary", "empty", "deep", "long line", "pipe"):
+        job = here / make
         shutil.copytree(right / "job", job)
         file = job / name
         if file.is_dir():
             shutil.rmtree(file)
         file.unlink(missing_ok=True)
         file.parent.mkdir(exist_ok=True)
-        make(file)
+        MAKERS[make](file)
         for command, *arguments in LOOKING:
-            with pytest.raises(SystemExit) as ended:
-                execute(["scrapy", "aopic", *command.split(), str(job), *arguments], Settings())
-            err = capsys.readouterr().err
+            code, err = aopic(*command.split(), str(job), *arguments)
             assert not FOREIGN.search(err), err
-            assert err.count("\n") == (ended.value.code != 0), err
+            assert err.count("\n") == (code != 0), err
 
 
 def test_what_is_no_file_is_written_and_not_replaced(here, aopic):

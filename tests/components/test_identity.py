@@ -20,6 +20,7 @@ from http_message_signatures import (
     algorithms,
 )
 from support.commands import run_here
+from support.crawls import ADDON, in_folder
 from support.small_web import Follow, crawl, html
 
 from scrapy_aopic.exceptions import ExchangeError, SettingError
@@ -49,9 +50,8 @@ def verify(
     Raises:
         InvalidSignature: If it refuses it.
     """
-    verifier = HTTPMessageVerifier(
-        signature_algorithm=algorithms.ED25519, key_resolver=Keys(identity.directory())
-    )
+    how = {"signature_algorithm": algorithms.ED25519, "key_resolver": Keys(identity.directory())}
+    verifier = HTTPMessageVerifier(**how)
     message = SimpleNamespace(method="GET", url=url, headers=headers, **more)
     (found,) = verifier.verify(message, expect_tag=tag, max_age=timedelta(days=9))
     return found
@@ -102,9 +102,8 @@ def test_another_implementation_verifies_a_request_for_its_origin_and_its_time_a
     assert found.parameters["expires"] - found.parameters["created"] == VALID
     again = identity.sign(url, time.time(), os.urandom(64))
     assert verify(identity, url, again).parameters["nonce"] != found.parameters["nonce"]
-    verify(
-        identity, url, identity.sign(url, time.time() - VALID + 60, b"")
-    )  # by a clock that is minutes behind
+    # By a clock that is minutes behind.
+    verify(identity, url, identity.sign(url, time.time() - VALID + 60, b""))
     late, early = (identity.sign(url, time.time() + skew, b"") for skew in (-VALID - 60, 600))
     for other, headers in [
         ("http://b.test/", signed),
@@ -159,12 +158,7 @@ async def test_servers_that_let_signed_requests_in_alone_are_crawled_to_the_end(
     server = Server(answer)
     with server.run_in_thread() as running:
         monkeypatch.setenv("http_proxy", running.url)
-        settings = {
-            "ADDONS": {"scrapy_aopic.Addon": 500},
-            "AOPIC_IDENTITY": str(file),
-            "AOPIC_STORE": "sqlite",
-            "JOBDIR": str(tmp_path / "job"),
-        }
+        settings = in_folder(tmp_path / "job", ADDON, AOPIC_IDENTITY=str(file))
         crawler = await crawl(Follow, settings, start_urls=["http://a.test/"])
     wanted = [f"http://a.test/{each}" for each in ("", "1", "2", "2", "moved", "robots.txt")]
     assert sorted(asked) == sorted([*wanted, *(f"http://b.test/{each}" for each in ("", "3", "robots.txt"))])

@@ -20,6 +20,7 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import Response
 from support import redis_server
 from support.commands import run_aopic
+from support.crawls import in_folder, on_server
 from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
@@ -72,18 +73,15 @@ def fill(client: redis.Redis, queue: str, requests: list[Request], fetched: list
         else:
             client.lpush("shop:requests", data)
     made = [*requests, *(Request(url) for url in fetched)]
-    client.sadd(
-        "shop:dupefilter",
-        *(
-            SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex()
-            for each in made
-            if not each.dont_filter
-        ),
-    )
+    filtered = [
+        SCHEMES["scrapy-redis"](each.method, each.url, each.body) for each in made if not each.dont_filter
+    ]
+    client.sadd("shop:dupefilter", *(each.hex() for each in filtered))
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_aopic("import-redis", *arguments, folder=folder)
+def run(server: redis_server.Server, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the command says that takes the crawl of ``shop`` from the server into the job of *folder*."""
+    return run_aopic("import-redis", "job", "shop", "--from", server.url, *arguments, folder=folder)
 
 
 def queued() -> list[Request]:
@@ -124,24 +122,18 @@ async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
     client.lpush("shop:start_urls", "http://c.test/start")
     before = {name: client.dump(name) for name in client.scan_iter()}
     job = f"{server.url}#aopic:shop" if shards else "job"
-    done = run(tmp_path, job, "shop", "--from", server.url)
+    taken = ("import-redis", job, "shop", "--from", server.url)
+    done = run_aopic(*taken, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"4 requests and 1 start URL of shop added to the crawl of {job}, and 1 page that" in done.stdout
     assert {name: client.dump(name) for name in before} == before, "the old crawl's keys are only read"
-    of_store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
-    if shards:
-        of_store = {
-            "AOPIC_STORE": "redis",
-            "REDIS_URL": server.url,
-            "AOPIC_SHARDS": shards,
-            "AOPIC_DURABILITY": 50,
-        }
-    crawler = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", **of_store})
+    settings = on_server(server.url, shards) if shards else in_folder(tmp_path / "job")
+    crawler = await crawl(Shop, settings)
     assert sorted(web.asked) == sorted({*pages()} - {"http://a.test/old"})
     seen = {url: (callback, method, more) for callback, method, url, more in crawler.spider.seen}
     assert seen["http://a.test/item"] == ("parse_item", "GET ", {"colour": "red", "shelf": (1, 2)})
     assert seen["http://b.test/search"][1:] == ("POST q=caf%C3%A9", {})
-    again = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", **of_store})
+    again = await crawl(Shop, settings)
     assert again.spider.seen == [], "a list of requests is taken up once"
 
 
@@ -160,19 +152,15 @@ async def test_what_the_real_package_left_is_taken_over(serve, server, client, t
         "STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector",  # it sets some that are not ours
     }
 
-    class Starts(Shop):
-        start_urls = ["http://a.test/list"]
-
-    await crawl(Starts, old)
+    await crawl(Shop, old, start_urls=["http://a.test/list"])
     fetched = list(web.asked)
     assert fetched[0] == "http://a.test/list"
     assert client.zcard("shop:requests") >= 1
-    done = run(tmp_path, "job", "shop", "--from", server.url)
+    done = run(server, tmp_path)
     assert done.returncode == 0, done.stderr
     await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "job")})
-    assert sorted(web.asked) == sorted(
-        url for url in pages() if url not in ("http://c.test/start", "http://b.test/search")
-    )
+    others = {"http://c.test/start", "http://b.test/search"}
+    assert sorted(web.asked) == sorted(pages().keys() - others)
 
 
 @pytest.mark.slow
@@ -196,14 +184,7 @@ async def test_a_spider_of_the_real_package_goes_on_with_what_is_pushed(serve, s
                 yield response.follow(url)
 
     client.rpush(Pushed.redis_key, *hosts[:2], json.dumps({"url": hosts[2]}))
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": shards,
-        "AOPIC_DURABILITY": 50,
-        "REDIS_URL": server.url,
-    }
-    await crawl(Pushed, settings)
+    await crawl(Pushed, on_server(server.url, shards))
     assert sorted(web.asked) == sorted(web.pages)
     assert client.llen(Pushed.redis_key) == 0
 
@@ -214,7 +195,7 @@ async def test_a_request_that_the_spider_cannot_make_is_left_out_with_a_warning(
     web = serve(pages())
     values = {**Request("http://a.test/item").to_dict(), "callback": "parse_shelf"}
     client.lpush("shop:requests", pickle.dumps(values), json.dumps({"url": "http://b.test/twice"}))
-    assert run(tmp_path, "job", "shop", "--from", server.url).returncode == 0
+    assert run(server, tmp_path).returncode == 0
     crawler = await crawl(Shop, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path / "job")})
     assert web.asked == ["http://b.test/twice"]
     assert "the spider 'shop' has no callback 'parse_shelf'" in caplog.text
@@ -236,12 +217,12 @@ def test_nothing_is_unpickled(server, client, tmp_path, protocol):
     good = Request("http://a.test/").to_dict()
     client.lpush("shop:requests", pickle.dumps(good))
     client.lpush("shop:requests", pickle.dumps({**good, "meta": {"x": Evil(tmp_path / "made")}}, protocol))
-    refused = run(tmp_path, "job", "shop", "--from", server.url)
+    refused = run(server, tmp_path)
     assert refused.returncode == 2
     assert "it has an object of" in refused.stderr
     assert "open" in refused.stderr
     assert not (tmp_path / "job").exists(), "all or nothing"
-    taken = run(tmp_path, "job", "shop", "--from", server.url, "--skip-bad")
+    taken = run(server, tmp_path, "--skip-bad")
     assert taken.returncode == 0
     assert "1 request and" in taken.stdout
     assert "Left out: 1." in taken.stdout
@@ -269,7 +250,7 @@ def test_nothing_is_unpickled(server, client, tmp_path, protocol):
 )
 def test_what_cannot_be_taken_over_is_said(server, client, tmp_path, fill_in, said):
     fill_in(client)
-    done = run(tmp_path, "job", "shop", "--from", server.url)
+    done = run(server, tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "job").exists()
@@ -367,20 +348,17 @@ def test_fingerprints_are_those_of_the_packages():
     scrapy_redis = pytest.importorskip("scrapy_redis.dupefilter")
     filter_ = scrapy_redis.RFPDupeFilter(None, "")
     for each in requests:
-        assert SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex() == filter_.request_fingerprint(
-            each
-        )
+        made = SCHEMES["scrapy-redis"](each.method, each.url, each.body).hex()
+        assert made == filter_.request_fingerprint(each)
 
 
 def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path):
     urls = [f"http://a.test/{n}" for n in range(500)]
     for name, fingerprint in SCHEMES.items():
-        former = earlier_crawl_of(
-            name, (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls)
-        )
+        numbers = (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls)
+        former = earlier_crawl_of(name, numbers)
         write_earlier_crawl(FolderPlace(tmp_path), former)
         found = read_earlier_crawl(FolderPlace(tmp_path))
-        assert found is not None
         assert len(found) == len(urls)
         assert all(found.has("GET", url, b"") for url in urls)
         assert not any(found.has("GET", url + "x", b"") or found.has("POST", url, b"") for url in urls)
@@ -438,16 +416,15 @@ async def test_what_is_refused_of_an_import_is_said_and_comes_back_with_the_sett
         links += [Request(f"http://127.0.0.4:{named.port}/link", meta={"depth": 2})]
         fill(client, "list", [*links, Request(f"http://127.0.0.4:{named.port}/named")], [])
         job = f"{server.url}#aopic:shop" if shards else "job"
-        done = run(tmp_path, job, "shop", *([] if shards else ["--from", server.url]))
+        origin = [] if shards else ["--from", server.url]
+        done = run_aopic("import-redis", job, "shop", *origin, folder=tmp_path)
         assert "32 requests and 0 start URLs" in done.stdout, done.stdout + done.stderr
         assert "AOPIC_ALLOW_NETWORKS" in done.stdout
         assert "ports: 30 requests. The first: http://127.0.0.3:" in done.stdout
-        store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
-        if shards:
-            store |= {"AOPIC_STORE": "redis", "REDIS_URL": server.url, "AOPIC_SHARDS": shards}
+        store = on_server(server.url, shards) if shards else in_folder(tmp_path / "job")
         asked = []
         for allowed in ([], [], ["127.0.0.3"], ["127.0.0.3"]):
-            crawler = await crawl(Shop, {**INSIDE, **store, "AOPIC_ALLOW_NETWORKS": allowed})
+            crawler = await crawl(Shop, {**store, **INSIDE, "AOPIC_ALLOW_NETWORKS": allowed})
             asked.append((len(linked.entries), len(named.entries)))
     assert asked == [(0, 2), (0, 2), (30, 2), (30, 2)]
     assert crawler.stats.get_value("aopic/pages/failed") is None

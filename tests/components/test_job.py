@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.crawls import in_folder
 from support.small_web import Follow, ask_view, check, crawl
 from support.stored_jobs import link, make_job
 
@@ -35,13 +36,14 @@ def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path, st
     assert ask_view(job, snapshot_of).is_closed
 
 
+def fail(*_: object, **__: object) -> None:
+    raise StorageError("The disk is full.")
+
+
 @each_store
 def test_a_job_that_takes_no_first_commit_is_not_begun(tmp_path, store, monkeypatch):
     job = tmp_path / "job"
     make_job(job, store, 3)
-
-    def fail(*_: object, **__: object) -> None:
-        raise StorageError("The disk is full.")
 
     kind = type(opened := open_store(store_folder(job)))
     opened.close()
@@ -59,9 +61,6 @@ def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(tmp_pat
     job = Job(folder, Policy(), kind=store, interval=0.0)
     kind = type(opened := open_store(tmp_path / "other", store))
     opened.close()
-
-    def fail(*_: object, **__: object) -> None:
-        raise StorageError("The disk is full.")
 
     def commit() -> int:
         """Begin a commit, and take note of how it ended; returns how many have landed."""
@@ -153,14 +152,8 @@ async def test_pages_with_many_links_are_committed_although_no_time_has_passed(s
     monkeypatch.setattr(ShardCommits, "take", note)
     hub = {f"http://a.test/{n}": [f"/{n}-{link}" for link in range(50)] for n in range(4)}
     serve({"http://a.test/": list(hub), **hub})
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": str(tmp_path / "job"),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_DURABILITY": "close",
-        "CLOSESPIDER_PAGECOUNT": 20,
-    }
-    crawler = await crawl(Follow, settings)
+    settings = {"AOPIC_DURABILITY": "close", "CLOSESPIDER_PAGECOUNT": 20}
+    crawler = await crawl(Follow, in_folder(tmp_path / "job", **settings))
     assert crawler.stats.get_value("aopic/errors") is None
     _opening, first, *_, _closing = taken
     assert first > 40

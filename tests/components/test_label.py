@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from demo_web.server import Answer
 from support.commands import run_here
+from support.crawls import in_folder
 from support.small_web import Follow, ask, check, crawl
 
 from scrapy_aopic.core.focus.classifier import logistic
@@ -32,25 +33,16 @@ def page(text: str, links: list[str]) -> Answer:
     return Answer(200, {"Content-Type": "text/html"}, f"<title>page</title><p>{text} {anchors}".encode())
 
 
-WEB = {
-    HOME: page("all that there is", [f"/{number}" for number in range(40)]),
-    **{
-        f"{HOME}{number}": page(f"{ABOUT if number % 4 == 0 else BREAD} {number}", []) for number in range(40)
-    },
-}
+TEXTS = [f"{ABOUT if number % 4 == 0 else BREAD} {number}" for number in range(40)]
+WEB = {f"{HOME}{number}": page(text, []) for number, text in enumerate(TEXTS)}
+WEB[HOME] = page("all that there is", [f"/{number}" for number in range(40)])
 """41 pages, 10 of which are about databases."""
 
 
 def topic(folder: Path, **settings: Any) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
-        "AOPIC_TOPIC": {"keywords": ["bread"]},  # a bad topic: what it wants is about databases
-        "AOPIC_MIN_GAP": 0.01,
-        "AOPIC_STORE": "sqlite",
-        "JOBDIR": str(folder),
-        **settings,
-    }
+    bad = {"AOPIC_TOPIC": {"keywords": ["bread"]}}  # what it wants is about databases
+    middleware = {"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000}, "AOPIC_MIN_GAP": 0.01}
+    return in_folder(folder, **middleware, **{**bad, **settings})
 
 
 def judged(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
@@ -133,9 +125,8 @@ async def test_labels_say_what_is_relevant_from_then_on_in_whatever_people_see(s
     assert 0 < host["relevance"] == pytest.approx(fmean(said))
     assert [row["relevance"] for row in rows] == sorted([row["relevance"] for row in rows], reverse=True)
     run_here(capsys, "export", job, "--pages", items, "--top", 3, "--by", "relevance")
-    assert [json.loads(line)["url"] for line in items.read_text().splitlines()] == [
-        row["url"] for row in rows[:3]
-    ]
+    exported = [json.loads(line)["url"] for line in items.read_text().splitlines()]
+    assert exported == [row["url"] for row in rows[:3]]
 
     # the crawl goes on by them, also another one
     high = {**settings, "AOPIC_TOPIC": {**settings["AOPIC_TOPIC"], "threshold": 0.99}}
@@ -143,9 +134,8 @@ async def test_labels_say_what_is_relevant_from_then_on_in_whatever_people_see(s
     assert ended.stats.get_value("aopic/topic/relevant") is None
     begin = len(web.asked)
     for more in ({}, {"calibration": str(job), "threshold": 0.99}):
-        ended = await crawl(
-            Follow, {**settings, "JOBDIR": None, "AOPIC_TOPIC": {**settings["AOPIC_TOPIC"], **more}}
-        )
+        topic_now = {**settings["AOPIC_TOPIC"], **more}
+        ended = await crawl(Follow, {**settings, "JOBDIR": None, "AOPIC_TOPIC": topic_now})
     asked = web.asked[begin:]
     assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]  # the order stays
     assert ended.stats.get_value("aopic/topic/relevant") is None
@@ -182,10 +172,8 @@ async def test_a_program_labels_the_whole_sample_once_and_people_check_it(
     right = [json.dumps({"url": page.url, "relevant": "database" in page.text}) for page in sample[:30]]
     (tmp_path / "labels").write_text("\n".join(right))
     found = judged(capsys, job, "--read", tmp_path / "labels")
-    assert (found["labelled"], found["calibration"][2]) == (
-        30,
-        41,
-    )  # the harvest is by people, what grades mean by all
+    # The harvest is by people, what grades mean by all.
+    assert (found["labelled"], found["calibration"][2]) == (30, 41)
     code, _, err = run_here(capsys, "topic", "label", job, "--by", "judges.other")
     assert code == 0  # nobody is asked any more, as all is labelled
     (job / "aopic-judged.jsonl").unlink()
@@ -228,15 +216,8 @@ async def test_a_file_of_something_else_is_refused_by_its_line(serve, tmp_path, 
     await crawl(Follow, topic(tmp_path))
     capsys.readouterr()
     file = tmp_path / "labels.txt"
-    wrong = [
-        "[]",
-        "{}",
-        '{"url": 1, "relevant": true}',
-        '{"url": "a", "relevant": "yes"}',
-        "[" * 5000,
-        "\x00",
-    ]
-    for line in wrong:
+    wrong = ['{"url": 1, "relevant": true}', '{"url": "a", "relevant": "yes"}']
+    for line in (*wrong, "[]", "{}", "[" * 5000, "\x00"):
         file.write_text(f'\n{{"url": "http://a.test/", "relevant": true}}\n{line}\n')
         code, out, err = run_here(capsys, "topic", "label", tmp_path, "--read", file)
         assert (code, out, err.count("\n")) == (2, "", 1), line

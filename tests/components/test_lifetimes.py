@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scrapy import Spider
 from scrapy.crawler import Crawler
+from support.crawls import ADDON, OURS, Visits
 from support.small_web import Follow, crawl
 
 import scrapy_aopic
@@ -52,16 +52,9 @@ def _without_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-class Other(Spider):
-    name = "other"
-    start_urls = ["http://a.test/"]
-
-
 @pytest.mark.crossed
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite", "memory"])
-@pytest.mark.parametrize(
-    "way", [{"ADDONS": {"scrapy_aopic.Addon": 1}}, {"SCHEDULER": "scrapy_aopic.Scheduler"}]
-)
+@pytest.mark.parametrize("way", [ADDON, OURS])
 async def test_crawls_that_have_ended_leave_nothing_behind(serve, tmp_path, store, way):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
@@ -72,9 +65,9 @@ async def test_crawls_that_have_ended_leave_nothing_behind(serve, tmp_path, stor
     for _ in range(3):
         await crawl(Follow, settings)
     await crawl(Follow, {**settings, "JOBDIR": None})
-    await crawl(Other, {**settings, "AOPIC_WINDOW": "nothing"})  # refused
+    await crawl(Visits, {**settings, "AOPIC_WINDOW": "nothing"}, start_urls=[*PAGES])  # refused
     with lock_job(store_folder(tmp_path / "job"), "crawl"):
-        await crawl(Other, settings)
+        await crawl(Visits, settings, start_urls=[*PAGES])
     for _ in range(1000):
         if not (more := alive() - before):
             break
@@ -88,8 +81,6 @@ async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage
     alive: list[int] = []
 
     class Looking(Follow):
-        start_urls = ["http://a.test/0"]
-
         def parse(self, response: Any) -> Iterator[Any]:
             alive.append(sum(ref() is not None for ref in seen))
             seen.append(weakref.ref(response))
@@ -98,7 +89,7 @@ async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage
     gc.collect()
     gc.disable()
     try:
-        await crawl(Looking, SETTINGS | {"SCHEDULER": "scrapy_aopic.Scheduler"})
+        await crawl(Looking, {**SETTINGS, **OURS}, start_urls=["http://a.test/0"])
     finally:
         gc.enable()
     assert len(seen) > 15

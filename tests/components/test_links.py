@@ -13,6 +13,7 @@ from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from support.crawls import Visits, in_folder
 from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
@@ -29,19 +30,23 @@ SEED = TOTAL >> 24
 """What the home page distributes: nothing is endowed, and the virtual page has no share."""
 
 
-class Home(Follow):
-    start_urls = [HOME]
+WWW = "http://www.a.com"
 
 
 def page(body: str, kind: str = "text/html") -> Answer:
     return Answer(headers={"Content-Type": kind}, body=body.encode())
 
 
-async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tuple[dict[str, int], Crawler]:
-    """Units that each page but the home page got, which has all spent them; the cash audit holds."""
-    alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
-    plain = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "CONCURRENT_REQUESTS": 1}
-    crawler = await crawl(spider, {**alone, **plain, **settings})
+async def paid(folder: Path, spider: type[Spider] = Follow, **options: Any) -> tuple[dict[str, int], Crawler]:
+    """Units that each page but the home page got, which has all spent them; the cash audit holds.
+
+    Args:
+        options: Settings, in capitals, and arguments of the spider.
+    """
+    settings = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "CONCURRENT_REQUESTS": 1}
+    settings |= {name: value for name, value in options.items() if name.isupper()}
+    arguments = {name: value for name, value in options.items() if name.islower()}
+    crawler = await crawl(spider, in_folder(folder, **settings), **{"start_urls": [HOME], **arguments})
     result = check(folder)
     assert result.violations == []
     assert result.queued == 0
@@ -59,12 +64,8 @@ def parts(units: dict[str, int]) -> dict[str, float]:
 async def test_links_to_other_registered_domains_weigh_what_is_said(serve, tmp_path, given):
     serve({HOME: ["/1", "http://blog.a.com/", "http://b.com/", "http://a.org/"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=given)
-    assert parts(units) == {
-        "http://www.a.com/1": 0.1,
-        "http://blog.a.com/": 0.1,
-        "http://b.com/": 0.4,
-        "http://a.org/": 0.4,
-    }
+    inside = {f"{WWW}/1": 0.1, "http://blog.a.com/": 0.1}
+    assert parts(units) == {**inside, "http://b.com/": 0.4, "http://a.org/": 0.4}
 
 
 @pytest.mark.parametrize(
@@ -77,11 +78,8 @@ async def test_links_to_other_registered_domains_weigh_what_is_said(serve, tmp_p
     ],
 )
 async def test_names_below_a_public_suffix_are_domains_of_their_own(serve, tmp_path, home, other):
-    class There(Follow):
-        start_urls = [home]
-
     serve({home: ["/inside", other]})
-    units, _ = await paid(tmp_path, There, AOPIC_LINK_WEIGHTS="internal=1,external=3")
+    units, _ = await paid(tmp_path, start_urls=[home], AOPIC_LINK_WEIGHTS="internal=1,external=3")
     assert parts(units)[f"{home}inside"] == 0.25
     assert parts(units)[other] == 0.75
 
@@ -100,17 +98,13 @@ async def test_names_below_a_public_suffix_are_domains_of_their_own(serve, tmp_p
     ],
 )  # fmt: skip
 async def test_nofollow_is_found_however_it_is_written(serve, tmp_path, body):
-    class Two(Spider):
-        name = "two"
-        start_urls = [HOME]
+    def parse(response: Response) -> Iterator[Any]:
+        if response.url == HOME:
+            yield Request(f"{WWW}/yes")
+            yield Request(f"{WWW}/no" if ":80" not in body else f"{WWW}:80/no")
 
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url == HOME:
-                yield Request("http://www.a.com/yes")
-                yield Request("http://www.a.com/no" if ":80" not in body else "http://www.a.com:80/no")
-
-    serve({HOME: page(body), "http://www.a.com/yes": [], "http://www.a.com/no": []})
-    units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0.25")
+    serve({HOME: page(body), f"{WWW}/yes": [], f"{WWW}/no": []})
+    units, crawler = await paid(tmp_path, Visits, parse=parse, AOPIC_LINK_WEIGHTS="nofollow=0.25")
     assert sorted(parts(units).values()) == [0.2, 0.8]
     assert parts(units)["http://www.a.com/yes"] == 0.8
     assert crawler.stats.get_value("aopic/links/unweighed") is None
@@ -118,29 +112,19 @@ async def test_nofollow_is_found_however_it_is_written(serve, tmp_path, body):
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/pdf", "application/xml"])
 async def test_only_html_can_say_nofollow(serve, tmp_path, kind):
-    class Two(Spider):
-        name = "two"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url == HOME:
-                yield Request("http://www.a.com/1")
-                yield Request("http://www.a.com/2")
+    def parse(response: Response) -> Iterator[Any]:
+        if response.url == HOME:
+            yield from map(Request, (f"{WWW}/1", f"{WWW}/2"))
 
     serve({HOME: page('<x><a href="/1" rel="nofollow">1</a></x>', kind)})
-    units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0")
+    units, crawler = await paid(tmp_path, Visits, parse=parse, AOPIC_LINK_WEIGHTS="nofollow=0")
     assert set(parts(units).values()) == {0.5}
     assert crawler.stats.get_value("aopic/links/unweighed") is None
 
 
 async def test_a_link_of_weight_0_is_not_followed(serve, tmp_path):
-    web = serve(
-        {
-            HOME: page('<a href="/no" rel="nofollow">no</a> <a href="/yes">yes</a>'),
-            "http://www.a.com/no": [],
-            "http://www.a.com/yes": [],
-        }
-    )
+    home = page('<a href="/no" rel="nofollow">no</a> <a href="/yes">yes</a>')
+    web = serve({HOME: home, f"{WWW}/no": [], f"{WWW}/yes": []})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS={"nofollow": 0, "internal": 2})
     assert parts(units) == {"http://www.a.com/yes": 1.0}
     assert web.asked == [HOME, "http://www.a.com/yes"]
@@ -155,11 +139,7 @@ def by_name(request: Request, response: Response) -> float:
 async def test_a_function_named_by_its_import_path_weighs_links(serve, tmp_path):
     serve({HOME: ["/1", "/2.5", "/0.5", "/0", "/0.0001"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
-    assert parts(units) == {
-        "http://www.a.com/1": 0.25,
-        "http://www.a.com/2.5": 0.625,
-        "http://www.a.com/0.5": 0.125,
-    }
+    assert parts(units) == {f"{WWW}/1": 0.25, f"{WWW}/2.5": 0.625, f"{WWW}/0.5": 0.125}
 
 
 WRONG: list[Any] = [float("nan"), -1, float("inf"), 1e7, None, "much", ZeroDivisionError()]
@@ -176,12 +156,8 @@ async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(serve,
 
     serve({HOME: ["/good", "/1", "/2"], "http://www.a.com/good": ["/3"], "http://www.a.com/3": []})
     units, crawler = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
-    assert parts(units) == {
-        "http://www.a.com/good": 0.5,
-        "http://www.a.com/1": 0.25,
-        "http://www.a.com/2": 0.25,
-        "http://www.a.com/3": 0.5,
-    }
+    weighed = {f"{WWW}/good": 0.5, f"{WWW}/3": 0.5}
+    assert parts(units) == {**weighed, f"{WWW}/1": 0.25, f"{WWW}/2": 0.25}
     assert crawler.stats.get_value("aopic/links/unweighed") == 3
     (said,) = [text for record in caplog.records if (text := record.getMessage()).startswith("AOPIC_")]
     assert said == (
@@ -200,11 +176,7 @@ async def test_links_beyond_the_limit_share_no_cash(serve, tmp_path, monkeypatch
     monkeypatch.setattr(visit, "MAX_LINKS", 2)
     serve({HOME: ["/1", "/2", "/3"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
-    assert parts(units) == {
-        "http://www.a.com/1": 0.3333,
-        "http://www.a.com/2": 0.6667,
-        "http://www.a.com/3": 0,
-    }
+    assert parts(units) == {f"{WWW}/1": 0.3333, f"{WWW}/2": 0.6667, f"{WWW}/3": 0}
 
 
 async def test_a_page_of_many_links_lets_others_go_on(serve, monkeypatch):

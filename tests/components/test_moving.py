@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from demo_web.server import Answer
 from support import redis_server
 from support.commands import run_aopic, said
+from support.crawls import in_folder
 from support.small_web import Follow, Web, crawl, html, until
 
 from scrapy_aopic.copies.backing_up import backup
@@ -35,16 +35,10 @@ pytestmark = pytest.mark.slow
 
 SHARDS = 4
 N_HOSTS, N_PAGES = 12, 5
+LINKS = [f"http://{host}.test/" for host in "abcdefghijkl"] + [f"/{n}" for n in range(1, N_PAGES)]
+PAGE = Answer(headers={"Content-Type": "text/html"}, body=html(LINKS), delay=0.02)
 PAGES: dict[str, Any] = {
-    f"http://{host}.test/{page or ''}": Answer(
-        headers={"Content-Type": "text/html"},
-        body=html(
-            [f"http://{other}.test/" for other in "abcdefghijkl"] + [f"/{n}" for n in range(1, N_PAGES)]
-        ),
-        delay=0.02,
-    )
-    for host in "abcdefghijkl"
-    for page in range(N_PAGES)
+    f"http://{host}.test/{n or ''}": PAGE for host in "abcdefghijkl" for n in range(N_PAGES)
 }
 
 
@@ -116,9 +110,8 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     check(one, two, server)
     assert known([one, two]) == known([server]) == urls
     assert rows(server) == before
-    away = next(
-        url for url in PAGES if Cut(ShardId(0, SHARDS), registered_domain).of_host(url.split("/")[2]) == 1
-    )
+    shard_of = Cut(ShardId(0, SHARDS), registered_domain).of_host
+    away = next(url for url in PAGES if shard_of(url.split("/")[2]) == 1)
     assert "is in shard 1 of 4, whose store is not here." in said(tmp_path, "why", one, away)
     assert "whose store" not in said(tmp_path, "why", two, away)
     backup(two, tmp_path / "copy")
@@ -151,12 +144,10 @@ async def test_a_crawl_does_not_begin_anew_where_a_job_was(serve, settings, addr
     server, folder = ServerPlace(address), FolderPlace(tmp_path / "job")
     move_job(server, folder)
     n = len(web.asked)
-    with caplog.at_level(logging.ERROR):
-        await crawl(Follow, settings)
+    await crawl(Follow, settings)
     assert f"The job in {address} was moved to {folder}: crawl it there." in caplog.text
     move_job(folder, ServerPlace(Address("aopic:other", address.url)))
-    with caplog.at_level(logging.ERROR):
-        await crawl(Follow, {**settings, "AOPIC_STORE": "auto", "AOPIC_SHARDS": 1, "JOBDIR": folder.folder})
+    await crawl(Follow, {**settings, "AOPIC_STORE": "auto", "AOPIC_SHARDS": 1, "JOBDIR": folder.folder})
     assert f"The job in {folder} was moved to redis://" in caplog.text
     assert len(web.asked) == n
 
@@ -165,10 +156,7 @@ async def test_no_job_in_one_piece_begins_where_a_kill_left_only_the_name_of_a_p
     web = serve(PAGES)
     job = FolderPlace(tmp_path / "job")
     job.write_part(FolderPart("a", "redis://127.0.0.1:9/0#other"))
-    with caplog.at_level(logging.ERROR):
-        await crawl(
-            Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "auto", "JOBDIR": job.folder}
-        )
+    await crawl(Follow, in_folder(job.folder, AOPIC_STORE="auto"))
     assert "is for shards of the job in redis://127.0.0.1:9/0#other: set AOPIC_SHARDS" in caplog.text
     assert web.log == []
     assert not job.has_job()
@@ -178,12 +166,11 @@ async def test_a_job_in_one_piece_is_refused_to_several_workers_with_a_way_out(
     serve, tmp_path, monkeypatch, caplog
 ):
     web = serve(PAGES)
-    given = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "auto", "JOBDIR": tmp_path / "job"}
+    given = in_folder(tmp_path / "job", AOPIC_STORE="auto")
     await crawl(Follow, {**given, "CLOSESPIDER_PAGECOUNT": 1})
     n = len(web.log)
     monkeypatch.setenv(WORKER, "1")
-    with caplog.at_level(logging.ERROR):
-        await crawl(Follow, given)
+    await crawl(Follow, given)
     assert "is in one piece, because it began with one worker" in caplog.text
     assert f"'scrapy aopic salvage {tmp_path / 'job'} NEW --shards 16' makes NEW" in caplog.text
     assert len(web.log) == n

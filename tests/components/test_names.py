@@ -115,7 +115,6 @@ async def test_dead_names_hold_no_good_host(names, web):
     names.hold = lambda: all_there.wait(120)
 
     class Hub(Follow):
-        start_urls = [f"http://hub.test:{port}/"]
         n = 0
 
         def parse(self, response: Response) -> Iterator[Any]:
@@ -125,7 +124,8 @@ async def test_dead_names_hold_no_good_host(names, web):
                 all_there.set()
             yield from super().parse(response)
 
-    crawler = await crawl(Hub, {**ADDON, "AOPIC_MAX_WAIT": 1})
+    settings = {**ADDON, "AOPIC_MAX_WAIT": 1}
+    crawler = await crawl(Hub, settings, start_urls=[f"http://hub.test:{port}/"])
     assert len(log.asked) == 151
     assert all_there.is_set()
     assert max(names.asked.values()) == 1
@@ -140,11 +140,9 @@ async def test_the_end_of_a_crawl_does_not_wait_for_names(names, web):
     over = threading.Event()
     names.hold = lambda: over.wait(60)
 
-    class Hub(Follow):
-        start_urls = [f"http://hub.test:{port}/"]
-
+    starts = [f"http://hub.test:{port}/"]
     try:
-        crawler = await crawl(until(lambda: names.n == 256, Hub), ADDON)
+        crawler = await crawl(until(lambda: names.n == 256), ADDON, start_urls=starts)
         assert names.n == 256  # the others wait for these
     finally:
         over.set()
@@ -190,12 +188,8 @@ async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silen
     _, _, port = web
     names.error = socket.EAI_AGAIN
 
-    class Dead(Follow):
-        start_urls = [f"http://dead.test:{port}/"]
-
-    crawler = await crawl(
-        Dead, {**ADDON, "AOPIC_BACKOFF": 0.01, "ROBOTSTXT_OBEY": False, "AOPIC_MAX_WAIT": 1}
-    )
+    settings = {**ADDON, "AOPIC_BACKOFF": 0.01, "ROBOTSTXT_OBEY": False, "AOPIC_MAX_WAIT": 1}
+    crawler = await crawl(Follow, settings, start_urls=[f"http://dead.test:{port}/"])
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
     assert crawler.stats.get_value("aopic/politeness/down") == 5
     assert crawler.stats.get_value("retry/count") is None
@@ -208,10 +202,9 @@ async def test_the_next_address_is_used_if_one_does_not_answer(names, web):
     pages["both.test/"] = []
     names.known = {"both.test": ["::1", "127.0.0.2", "127.0.0.1"], "six.test": ["::1", "::2"]}
 
-    class Both(Follow):
-        start_urls = [f"http://{name}.test:{port}/" for name in ("both", "six")]
-
-    crawler = await crawl(Both, {**ADDON, "AOPIC_ALLOW_NETWORKS": ["127.0.0.1"], "AOPIC_MAX_WAIT": 1})
+    starts = [f"http://{name}.test:{port}/" for name in ("both", "six")]
+    settings = {**ADDON, "AOPIC_ALLOW_NETWORKS": ["127.0.0.1"], "AOPIC_MAX_WAIT": 1}
+    crawler = await crawl(Follow, settings, start_urls=starts)
     assert log.asked == ["http://both.test/"]
     assert crawler.stats.get_value("aopic/outcomes/network") == 1
 
@@ -220,12 +213,10 @@ async def test_a_look_up_that_takes_too_long_is_given_up(names, web):
     port, over = web[2], threading.Event()
     names.hold = lambda: over.wait(60)
 
-    class Dead(Follow):
-        start_urls = [f"http://dead.test:{port}/"]
-
     settings = {"DNS_TIMEOUT": 0.1, "AOPIC_BACKOFF": 0.01, "ROBOTSTXT_OBEY": False, "AOPIC_MAX_WAIT": 1}
     try:
-        crawler = await crawl(Dead, {**ADDON, **settings})
+        starts = [f"http://dead.test:{port}/"]
+        crawler = await crawl(Follow, {**ADDON, **settings}, start_urls=starts)
         assert names.n == 1
     finally:
         over.set()

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from demo_web.server import Answer
 from demo_web.server_log import audit
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
+from support.crawls import ADDON, OURS, Visits
 from support.small_web import crawl, until
 
 from scrapy_aopic._engine import network
@@ -169,34 +170,25 @@ async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve, handler):
     if handler == "aiohttp":
         pytest.importorskip(AIOHTTP)
 
-    class Blocking(Spider):
-        name = "blocking"
-        start_urls = ["http://busy.test/", "http://a.test/"]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url == "http://busy.test/":
-                time.sleep(2)  # the answer of a.test comes meanwhile
-                yield from (Request(f"http://busy.test/{n}") for n in range(3))
-            elif response.url == "http://a.test/":
-                yield Request("http://a.test/1")
+    def parse(response: Response) -> Iterator[Any]:
+        if response.url == "http://busy.test/":
+            time.sleep(2)  # the answer of a.test comes meanwhile
+            yield from (Request(f"http://busy.test/{n}") for n in range(3))
+        elif response.url == "http://a.test/":
+            yield Request("http://a.test/1")
 
     page = Answer(headers={"Content-Type": "text/html"}, body=b"<html></html>")
     slow = Answer(headers={"Content-Type": "text/html"}, body=b"<html></html>", delay=0.1)
     pages = {"http://a.test/": slow, "http://a.test/1": slow, "http://busy.test/": page}
     web = serve({**pages, **{f"http://busy.test/{n}": page for n in range(3)}})
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_POLITENESS_FACTOR": 3,
-        "AOPIC_HOST_RULES": {"busy.test": {"factor": 0, "min_gap": 2.5}},
-        **HANDLERS[handler],
-    }
-    is_asked = until(lambda: "http://a.test/1" in web.asked, Blocking)
-    await asyncio.wait_for(crawl(is_asked, settings), 60)
+    rules = {"busy.test": {"factor": 0, "min_gap": 2.5}}
+    settings = {**OURS, "AOPIC_POLITENESS_FACTOR": 3, "AOPIC_HOST_RULES": rules, **HANDLERS[handler]}
+    is_asked = until(lambda: "http://a.test/1" in web.asked, Visits)
+    starts = ["http://busy.test/", "http://a.test/"]
+    await asyncio.wait_for(crawl(is_asked, settings, start_urls=starts, parse=parse), 60)
     # By the loop's clock it took 2 seconds, and had to be left alone for 6; the third page of the other host has to wait for 5.
     assert "http://busy.test/2" not in web.asked
-    log = [entry for entry in web.log if entry.host == "a.test"]
-    result = audit(log, 3)
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert audit([entry for entry in web.log if entry.host == "a.test"], 3).is_polite
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
@@ -206,7 +198,8 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
     """As when the process was frozen meanwhile, and others may have its hosts; on new connections and on kept ones."""
     if handler == "aiohttp":
         pytest.importorskip(AIOHTTP)
-    web = serve({f"http://a.test/{n}": Answer() for n in range(8)})
+    urls = [f"http://a.test/{n}" for n in range(8)]
+    web = serve({url: Answer() for url in urls})
     refused: list[str] = []
 
     def permit(self: JobPacer, key: str, request: Request) -> Callable[[], bool]:
@@ -223,17 +216,10 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
 
     monkeypatch.setattr(JobPacer, "permit", permit)
 
-    class Few(Spider):
-        name = "few"
-        start_urls = [f"http://a.test/{n}" for n in range(8)]
-
-        def parse(self, response: Response) -> None:
-            """Nothing."""
-
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
-    crawler = await asyncio.wait_for(crawl(Few, settings), 60)
+    settings = {**OURS, "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
+    crawler = await asyncio.wait_for(crawl(Visits, settings, start_urls=urls), 60)
     assert sorted(refused) == [f"http://a.test/{n}" for n in (0, 3, 6)]
-    assert sorted(web.asked) == Few.start_urls
+    assert sorted(web.asked) == urls
     assert audit(web.log, 0).n_overlaps == 0
     assert crawler.stats.get_value("aopic/politeness/refused") == 3
     assert crawler.stats.get_value("aopic/pages/visited") == 8
@@ -243,7 +229,8 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
 @pytest.mark.parametrize("handler", ["Twisted", "fast"])
 async def test_what_may_be_sent_is_sent_before_anything_else_happens(serve, monkeypatch, handler):
     """A process that is frozen then has sent it before, and not when it goes on; on new connections and on kept ones."""
-    web = serve({f"http://a.test/{n}": Answer() for n in range(3)})
+    urls = [f"http://a.test/{n}" for n in range(3)]
+    web = serve({url: Answer() for url in urls})
     sent: list[bool] = []
 
     def wait_for(url: str) -> None:
@@ -261,15 +248,8 @@ async def test_what_may_be_sent_is_sent_before_anything_else_happens(serve, monk
 
     monkeypatch.setattr(JobPacer, "permit", permit)
 
-    class Few(Spider):
-        name = "few"
-        start_urls = [f"http://a.test/{n}" for n in range(3)]
-
-        def parse(self, response: Response) -> None:
-            """Nothing."""
-
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
-    await asyncio.wait_for(crawl(Few, settings), 60)
+    settings = {**OURS, "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
+    await asyncio.wait_for(crawl(Visits, settings, start_urls=urls), 60)
     assert sent == [True] * 3
 
 
@@ -309,19 +289,14 @@ def test_it_is_said_once_if_this_machine_is_too_slow(caplog):
 
 @pytest.mark.slow
 async def test_a_crawl_tells_how_late_its_loop_was(serve):
-    class Blocking(Spider):
-        name = "blocking"
-        start_urls = ["http://a.test/"]
-
-        def parse(self, response: Response) -> Iterator[Any]:
+    def parse(response: Response) -> Iterator[Any]:
+        if response.url == "http://a.test/":
             time.sleep(0.5)
-            yield Request("http://a.test/1", callback=self.parse_last)
-
-        def parse_last(self, response: Response) -> None:
-            """Nothing more."""
+            yield Request("http://a.test/1")
 
     serve({"http://a.test/": [], "http://a.test/1": []})
-    crawler = await crawl(Blocking, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0.2})
+    settings = {**OURS, "AOPIC_MIN_GAP": 0.2}
+    crawler = await crawl(Visits, settings, start_urls=["http://a.test/"], parse=parse)
     longest = crawler.stats.get_value("aopic/loop/late_seconds/max")
     assert longest >= 0.3
     assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < longest
@@ -329,23 +304,10 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve):
 
 @pytest.mark.parametrize("handler", ["Twisted", "fast"])
 async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve, handler):
-    class Many(Spider):
-        name = "many"
-        start_urls = [f"http://h{n % 20}.test/{n}" for n in range(200)]
-
-        def parse(self, response: Response) -> None:
-            """Nothing: only the connection counts."""
-
-    web = serve({url: Answer(delay=0.002) for url in Many.start_urls})
-    settings = {
-        "ADDONS": {"scrapy_aopic.Addon": 500},
-        "LOGSTATS_INTERVAL": 0,
-        "AOPIC_MIN_GAP": 0,
-        "CONCURRENT_REQUESTS": 8,
-        "ROBOTSTXT_OBEY": False,
-        **HANDLERS[handler],
-    }
-    crawler = await crawl(Many, settings)
+    urls = [f"http://h{n % 20}.test/{n}" for n in range(200)]
+    web = serve({url: Answer(delay=0.002) for url in urls})
+    quick = {"LOGSTATS_INTERVAL": 0, "AOPIC_MIN_GAP": 0, "CONCURRENT_REQUESTS": 8, "ROBOTSTXT_OBEY": False}
+    crawler = await crawl(Visits, {**ADDON, **quick, **HANDLERS[handler]}, start_urls=urls)
     assert "aopic/downloads/slow" not in crawler.stats.get_stats()
     assert len(web.asked) == 200
     assert web.n_connections <= 8

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from scrapy.crawler import Crawler
+from support.crawls import OURS, in_folder, logged
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
@@ -51,13 +52,7 @@ TREE = {
 
 
 def on_disk(folder: Path, order: Any, **settings: Any) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": str(folder),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_ORDER": order,
-        **settings,
-    }
+    return in_folder(folder, AOPIC_ORDER=order, **settings)
 
 
 ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPIC_MIN_GAP": 0.02}
@@ -66,10 +61,6 @@ ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPI
 
 def paths(web: Web) -> list[str]:
     return [url.removeprefix(HOME) for url in web.asked]
-
-
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
 
 def everything(store: Store) -> dict[Family, list[tuple[bytes, bytes]]]:
@@ -91,7 +82,7 @@ def errors(crawler: Crawler) -> Any:
 )
 async def test_pages_come_as_the_order_says(serve, order, asked):
     web = serve(TREE)
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": order, **ONE_BY_ONE})
+    await crawl(Follow, {**OURS, "AOPIC_ORDER": order, **ONE_BY_ONE})
     assert paths(web) == asked
 
 
@@ -123,7 +114,7 @@ async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog
     assert ask_view(tmp_path, snapshot_of).order == "DepthFirst"
 
     crawler = await crawl(Follow, on_disk(tmp_path, Deeper))
-    (text,) = said(caplog)
+    (text,) = logged(caplog, "ERROR")
     assert text == (
         "This job was crawled in the order scrapy_aopic.core.order.DepthFirst, and AOPIC_ORDER is now "
         f"{__name__}.Deeper: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
@@ -141,10 +132,16 @@ async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog
 # Orders that look at the whole graph
 
 
+def links_of(numbers: range) -> list[Link]:
+    """Links to pages of one host that are called by these *numbers*."""
+    names = [b"%d" % number for number in numbers]
+    return [Link(page_key(host_key("a.test"), name), "a.test", name) for name in names]
+
+
 def job_of(order: BatchOrder, n: int, folder: Path | None = None) -> Job:
     """A job whose only visited page links to *n* others."""
     job = Job(folder, Policy(order=order, commit_within=1e9), kind="memory" if folder is None else "sqlite")
-    links = [Link(page_key(host_key("a.test"), b"%d" % i), "a.test", b"%d" % i) for i in range(n + 1)]
+    links = links_of(range(n + 1))
     job.crawl.seed(links[0], job.clock())
     lease = job.crawl.lease(job.clock())
     assert isinstance(lease, Lease)
@@ -158,7 +155,6 @@ def next_pages(job: Job, n: int) -> list[int]:
     found = []
     for _ in range(n):
         lease = job.crawl.lease(job.clock())
-        assert isinstance(lease, Lease)
         found.append(int(lease.request))
         job.crawl.release(lease, job.clock())
         job.crawl.settle(lease, [], job.clock())
@@ -204,7 +200,7 @@ def test_scores_are_computed_in_a_thread_while_the_crawl_goes_on():
 def test_scores_are_given_out_bit_by_bit():
     order = PageRank()
     job = job_of(order, 1200)
-    pages = [page_key(host_key("a.test"), b"%d" % i) for i in range(1201)]
+    pages = [link.key for link in links_of(range(1201))]
 
     def n_scored() -> int:
         return sum(bool(page and page.score) for page in map(job.crawl.page, pages))
@@ -236,7 +232,7 @@ def test_a_ranking_that_fails_is_told_once_and_is_tried_again_when_the_graph_has
     assert isinstance(lease, Lease)
     order.error = None
     job.crawl.release(lease, job.clock())
-    more = [Link(page_key(host_key("a.test"), b"%d" % i), "a.test", b"%d" % i) for i in range(20, 30)]
+    more = links_of(range(20, 30))
     job.crawl.settle(lease, more, job.clock())
     while len(order.threads) < 2 or not job.crawl.page(more[-1].key).score:  # type: ignore[union-attr]
         job.rank()
@@ -262,19 +258,17 @@ async def test_batch_orders_know_the_links_of_earlier_runs(serve, tmp_path, monk
 
 async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog):
     web = serve(TREE)
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        "scrapy_aopic.settings.build.find_spec", lambda name: None if name == "numpy" else real(name)
+    find = importlib.util.find_spec
+    without = lambda name: None if name == "numpy" else find(name)
+    monkeypatch.setattr("scrapy_aopic.settings.build.find_spec", without)
+    await crawl(Follow, {**OURS, "AOPIC_ORDER": "hits"})
+    (text,) = logged(caplog, "ERROR")
+    assert text == (
+        "AOPIC_ORDER ('hits') needs numpy: pip install numpy. "
+        f"See {DOCS} settings#aopic_order. The crawl does not start."
     )
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "hits"})
-    assert said(caplog) == [
-        (
-            "AOPIC_ORDER ('hits') needs numpy: pip install numpy. "
-            f"See {DOCS} settings#aopic_order. The crawl does not start."
-        )
-    ]
     assert web.asked == []
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "backlinks"})
+    await crawl(Follow, {**OURS, "AOPIC_ORDER": "backlinks"})
     assert sorted(web.asked) == sorted(TREE)
 
 

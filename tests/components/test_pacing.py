@@ -19,9 +19,11 @@ from demo_web.server_log import Entry, audit
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
+from support.crawls import ADDON, OURS, in_folder
 from support.hostile_input import DATE_PIECES
 from support.naming import case
 from support.small_web import Follow, Web, ask_view, check, crawl, html, until
@@ -38,9 +40,8 @@ from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
 
 FACTOR = 3
-SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+SCHEDULER = OURS
 MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
-ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 
 
 class Busy(Spider):
@@ -53,7 +54,6 @@ class Busy(Spider):
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)
         if response.url.endswith("/"):
-            assert self.crawler.engine is not None
             inline = [Request(response.urljoin(f"inline{n}")) for n in range(2)]
             await asyncio.gather(*map(self.crawler.engine.download_async, inline))
 
@@ -86,13 +86,10 @@ async def test_every_request_of_any_kind_keeps_the_gap(serve, settings):
     await crawl(
         Busy, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "ROBOTSTXT_OBEY": True, "RETRY_TIMES": 1}
     )
-    result = audit(web.log, FACTOR)
-    assert result.n_overlaps == 0, result
-    assert result.n_short_gaps == 0, result
+    assert audit(web.log, FACTOR).is_polite
     asked = set(web.asked)
-    assert {
-        f"http://h{n}.test/{page}" for n in range(4) for page in ("0", "inline0", "inline1", "elsewhere")
-    } <= asked
+    each = ("0", "inline0", "inline1", "elsewhere")
+    assert {f"http://h{n}.test/{page}" for n in range(4) for page in each} <= asked
     assert not any(url.endswith("/3") for url in asked)
 
 
@@ -104,9 +101,8 @@ async def test_a_connection_that_breaks_is_not_tried_again_behind_our_back(serve
 
 @pytest.mark.slow
 async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve):
-    web = serve(
-        {"http://a.test/": [f"/{n}" for n in range(20)], **{f"http://a.test/{n}": [] for n in range(20)}}
-    )
+    pages = {f"http://a.test/{n}": [] for n in range(20)}
+    web = serve({"http://a.test/": [*pages], **pages})
     # By the engine's heartbeat alone, every 5 seconds, it would take 100.
     await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "AOPIC_MIN_GAP": 0.05}), 50)
     assert len(web.asked) == 21
@@ -122,27 +118,18 @@ async def test_the_download_delay_of_the_project_is_a_floor(serve, settings):
     assert audit(web.log, 0, floor=0.2).n_short_gaps == 0
 
 
-class Browser:
+class Browser(BaseDownloadHandler):
     """A handler that does more than wait for the server."""
-
-    lazy = False
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Browser:
-        return cls()
 
     async def download_request(self, request: Request) -> Response:
         request.meta["aopic_server_seconds"] = 7.25
         return HtmlResponse(request.url, request=request)
 
-    async def close(self) -> None:
-        """Nothing."""
-
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON], ids=["scheduler", "addon"])
 async def test_a_handler_can_say_for_how_long_the_server_had_to_work(settings, tmp_path):
-    more = {"ROBOTSTXT_OBEY": False, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
-    await crawl(Follow, {**settings, **more, "DOWNLOAD_HANDLERS": {"http": Browser}})
+    more = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_HANDLERS": {"http": Browser}}
+    await crawl(Follow, in_folder(tmp_path, settings, **more))
     (row,) = ask_view(tmp_path, hosts_by, "slow", 1)
     assert row.transfer == 7.25
 
@@ -152,11 +139,8 @@ async def test_waiting_hosts_take_no_room_from_others(serve):
     slow_hosts = {f"http://slow{n}.test/{page}": [] for n in range(5) for page in range(3)}
     fast = {f"http://fast.test/{page}": [] for page in range(10)}
     web = serve({"http://a.test/": [*slow_hosts, *fast], **slow_hosts, **fast})
-    settings = {
-        **SCHEDULER,
-        "CONCURRENT_REQUESTS": 2,
-        "DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1e9} for n in range(5)},
-    }
+    slots = {"DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1e9} for n in range(5)}}
+    settings = {**SCHEDULER, **slots, "CONCURRENT_REQUESTS": 2}
     await asyncio.wait_for(crawl(until(lambda: fast.keys() <= {*web.asked}), settings), 100)
     assert fast.keys() <= {*web.asked}, "though a crawl that is cut off ends as any other"
     assert sum(url in slow_hosts for url in web.asked) <= 5, web.asked
@@ -164,20 +148,18 @@ async def test_waiting_hosts_take_no_room_from_others(serve):
 
 @pytest.mark.slow
 async def test_a_redirect_to_another_host_is_paced_there(serve):
+    numbers, at_once = range(3), Answer(delay=0.03)
     web = serve(
         {
-            "http://a.test/": [*(f"http://b.test/{n}" for n in range(3)), *(f"/to/{n}" for n in range(3))],
+            "http://a.test/": [*(f"http://b.test/{n}" for n in numbers), *(f"/to/{n}" for n in numbers)],
             **{
-                f"http://a.test/to/{n}": Answer(301, {"Location": f"http://b.test/from/{n}"})
-                for n in range(3)
+                f"http://a.test/to/{n}": Answer(301, {"Location": f"http://b.test/from/{n}"}) for n in numbers
             },
-            **{f"http://b.test/{n}": Answer(delay=0.03) for n in range(3)},
-            **{f"http://b.test/from/{n}": Answer(delay=0.03) for n in range(3)},
+            **{f"http://b.test/{path}{n}": at_once for path in ("", "from/") for n in numbers},
         }
     )
     await crawl(Follow, {**SCHEDULER, "AOPIC_POLITENESS_FACTOR": FACTOR})
-    result = audit(web.log, FACTOR)
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert audit(web.log, FACTOR).is_polite
     assert len(web.asked) == 10
 
 
@@ -233,9 +215,9 @@ async def test_a_host_is_left_alone_as_long_as_it_asks(serve, settings):
     assert {url for url, entry in zip(web.asked, sorted(web.log, key=start), strict=False)} >= set(links)
     bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (302, 429, 503)}
     del bad[next(key for key in bad if key[0] == "both.test")]  # it says nothing that means anything
-    result = audit(web.log, 0, rest=lambda entry: 1.0 if (entry.host, entry.start) in bad else 0.0)
     assert len(bad) == 5
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    rest = lambda entry: 1.0 if (entry.host, entry.start) in bad else 0.0
+    assert audit(web.log, 0, rest=rest).is_polite
 
 
 def start(entry: Entry) -> float:
@@ -317,9 +299,6 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
     links = [f"http://{host}/{n}" for host in hosts for n in range(2)]
     web = serve({"http://h0.example.com/": links, **{link: later(0) for link in links}})
 
-    class Three(Follow):
-        start_urls = ["http://h0.example.com/"]
-
     def fail(*args: Any, **_: Any) -> Any:
         if step == "judge" and args[0].status == 200:
             return Outcome.ANSWER, 0.0
@@ -327,11 +306,13 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
 
     monkeypatch.setattr(BREAK[step], fail)
     wanted = {"AOPIC_POLITENESS_KEY": "domain", "AOPIC_MAX_GAP": 0.2, "RETRY_ENABLED": False}
-    crawler = await asyncio.wait_for(crawl(Three, {**settings, **wanted}), 50)
+    crawler = await asyncio.wait_for(
+        crawl(Follow, {**settings, **wanted}, start_urls=["http://h0.example.com/"]), 50
+    )
     assert set(web.asked) == {"http://h0.example.com/", *links}
     failed = {entry.start for entry in web.log if step not in ("judge", "header") or entry.status == 429}
-    result = audit(web.log, 0, key=lambda _: "example.com", rest=lambda entry: 0.2 * (entry.start in failed))
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    rest = lambda entry: 0.2 * (entry.start in failed)
+    assert audit(web.log, 0, key=lambda _: "example.com", rest=rest).is_polite
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert crawler.stats.get_value("aopic/errors") == len(failed)
     (record,) = [record for record in caplog.records if "was not understood" in record.getMessage()]
@@ -372,15 +353,9 @@ async def test_a_page_with_a_servers_error_is_tried_again_later_by_the_add_on_al
     good = [f"http://a.test/{n}" for n in range(9)]
     broken = Moody(*[Answer(503)] * 5, links=["/behind"])
     ill, own = "http://a.test/ill", "http://a.test/own"
-    pages = {url: [] for url in good} | {own: Answer(500), "http://a.test/behind": []}
-    web = serve(
-        {
-            "http://a.test/": [ill, own, "/never", *good],
-            ill: broken,
-            "http://a.test/never": Answer(500),
-            **pages,
-        }
-    )
+    pages: dict[str, Any] = {url: [] for url in (*good, "http://a.test/behind")}
+    pages |= {"http://a.test/": [ill, own, "/never", *good], ill: broken}
+    web = serve(pages | {own: Answer(500), "http://a.test/never": Answer(500)})
 
     class Takes(Follow):
         """Asks for one page on purpose, to see its errors."""
@@ -430,13 +405,7 @@ async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve):
 async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_time(serve, tmp_path, moods):
     dead = {f"http://dead.test/{n}": moods for n in range(4)}
     web = serve({"http://a.test/": [*dead, "/1"], "http://a.test/1": [], **dead})
-    settings = {
-        **SCHEDULER,
-        "AOPIC_STORE": "sqlite",
-        "JOBDIR": tmp_path,
-        "AOPIC_BACKOFF": 0.05,
-        "AOPIC_MAX_BACKOFF": 0.3,
-    }
+    settings = in_folder(tmp_path, AOPIC_BACKOFF=0.05, AOPIC_MAX_BACKOFF=0.3)
     crawler = await crawl(Follow, settings)
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
     assert crawler.stats.get_value("aopic/job/dead_hosts") == 1
@@ -467,34 +436,30 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(serve,
                 yield request.replace(meta={"download_timeout": 0.2} if "hang" in request.url else {})
 
     await crawl(Impatient, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "RETRY_TIMES": 20})
-    result = audit(web.log, FACTOR)
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert audit(web.log, FACTOR).is_polite
     n_late = [entry.status for entry in web.log].count(0)
     assert n_late >= 1  # more if this machine takes as long
     assert len(web.asked) == 3 + n_late
 
 
 async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_fails_at_once(serve):
-    class Inline(Spider):
-        name = "inline"
-        start_urls = ["http://a.test/"]
-        failures: list[str] = []
+    failures: list[str] = []
 
+    class Inline(Follow):
         async def parse(self, response: Response) -> AsyncIterator[Any]:
-            assert self.crawler.engine is not None
             yield {}
             first = await self.crawler.engine.download_async(Request("http://b.test/1"))
             assert first.status == 429
             try:
                 await self.crawler.engine.download_async(Request("http://b.test/2"))
             except IgnoreRequest as error:
-                self.failures.append(str(error))
+                failures.append(str(error))
 
     web = serve({"http://a.test/": [], "http://b.test/1": later(3600), "http://b.test/2": []})
     crawler = await asyncio.wait_for(crawl(Inline, {**SCHEDULER, "RETRY_ENABLED": False}), 50)
     assert web.asked == ["http://a.test/", "http://b.test/1"]
-    assert len(Inline.failures) == 1
-    assert Inline.failures[0].startswith("b.test must be left alone for ")
+    (failure,) = failures
+    assert failure.startswith("b.test must be left alone for ")
     assert crawler.stats.get_value("aopic/politeness/refused") == 1
 
 
@@ -505,7 +470,6 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(serve, settings
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url.endswith("/"):
                 politeness = self.crawler.get_downloader_middleware(PolitenessMiddleware)
-                assert politeness is not None
                 politeness.set_crawl_delay("a.test", 0.5)
             yield from super().parse(response)
 
@@ -524,25 +488,20 @@ async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(serve, s
     pages = {f"{host}{n}": slow([]) for host in hosts for n in range(6)}
     web = serve({**pages, **{host: slow([f"{host}{n}" for n in range(6)]) for host in hosts}})
 
-    class Both(Follow):
-        start_urls = hosts
-
-    wanted = {"AOPIC_POLITENESS_FACTOR": FACTOR}
-    both = [crawl(Both, {**settings, **wanted}), crawl(Both, {**settings, **wanted})]
+    wanted = {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR}
+    both = [crawl(Follow, wanted, start_urls=hosts) for _ in range(2)]
     await asyncio.wait_for(asyncio.gather(*both), 100)
     log = [entry for entry in web.log if entry.target != "/robots.txt"]
     assert len(log) == 2 * 2 * 7
-    result = audit(web.log, FACTOR)
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert audit(web.log, FACTOR).is_polite
 
 
 @pytest.mark.slow
 async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve):
     web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
     cut_off = until(lambda: web.n_under_way)
-    first = asyncio.ensure_future(
-        crawl(cut_off, {**SCHEDULER, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False})
-    )
+    settings = {**SCHEDULER, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False}
+    first = asyncio.ensure_future(crawl(cut_off, settings))
     while not web.n_under_way:  # noqa: ASYNC110  # of a server in another thread
         await asyncio.sleep(0.01)
     await asyncio.wait_for(asyncio.gather(first, crawl(Follow, SCHEDULER)), 100)
@@ -555,17 +514,11 @@ async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve):
 @pytest.mark.parametrize("asks", ["Crawl-delay", "Retry-After"])
 async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(serve, tmp_path, caplog, asks):
     robots = Answer(body=b"User-agent: *\nCrawl-delay: 1000000000\n" if asks == "Crawl-delay" else b"")
-    web = serve(
-        {
-            "http://a.test/": ["http://slow.test/1", "http://slow.test/2", "http://b.test/"],
-            "http://b.test/": ["/1"],
-            "http://b.test/1": [],
-            "http://slow.test/robots.txt": robots,
-            "http://slow.test/1": [] if asks == "Crawl-delay" else later(10**8),
-            "http://slow.test/2": [] if asks == "Crawl-delay" else later(10**8),
-        }
-    )
-    settings = {**SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path, "ROBOTSTXT_OBEY": True}
+    slow_page = [] if asks == "Crawl-delay" else later(10**8)
+    pages = {"http://a.test/": ["http://slow.test/1", "http://slow.test/2", "http://b.test/"]}
+    pages |= {"http://b.test/": ["/1"], "http://b.test/1": [], "http://slow.test/robots.txt": robots}
+    web = serve(pages | {f"http://slow.test/{n}": slow_page for n in (1, 2)})
+    settings = in_folder(tmp_path, ROBOTSTXT_OBEY=True)
     caplog.set_level("INFO", logger="scrapy_aopic")
     for run in range(2):
         crawler = await asyncio.wait_for(crawl(Follow, {**settings, "AOPIC_MIN_GAP": 0.01}), 50)
@@ -606,16 +559,11 @@ async def test_hosts_of_one_domain_are_asked_one_after_the_other_if_so_wanted(se
         pages[url] = replace(answer, headers=headers, body=body)
     web = serve(pages)
 
-    class Domain(Busy):
-        start_urls = [f"http://h{n}.example.com/" for n in range(4)]
-
     wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": "domain", "ROBOTSTXT_OBEY": True}
-    await crawl(Domain, {**settings, **wanted, "RETRY_TIMES": 1})
-    result = audit(web.log, 2, key=lambda _: "example.com")
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
-    assert {
-        f"http://h{n}.example.com/{page}" for n in range(4) for page in ("0", "inline0", "elsewhere")
-    } <= set(web.asked)
+    starts = [f"http://h{n}.example.com/" for n in range(4)]
+    await crawl(Busy, {**settings, **wanted, "RETRY_TIMES": 1}, start_urls=starts)
+    assert audit(web.log, 2, key=lambda _: "example.com").is_polite
+    assert {f"{start}{page}" for start in starts for page in ("0", "inline0", "elsewhere")} <= set(web.asked)
 
 
 @implementer(IResolverSimple)
@@ -665,41 +613,35 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(a
         for n in range(3):
             pages[f"{host}/{n}"] = page([], delay=0.01)
 
-    class Many(Follow):
-        start_urls = [f"http://{host}:{port}/" for host in hosts] + [f"http://nowhere.invalid:{port}/"]
-
+    starts = [f"http://{host}:{port}/" for host in (*hosts, "nowhere.invalid")]
     wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": key, "RETRY_ENABLED": False}
     wanted["AOPIC_MAX_WAIT"] = 1  # for the robots.txt of the host that is nowhere
     wanted["AOPIC_ALLOW_NETWORKS"] = ["127.0.0.0/8"]
-    await crawl(Many, {**settings, **wanted})
+    await crawl(Follow, {**settings, **wanted}, start_urls=starts)
     log = [entry for entry in web.log if entry.target != "/robots.txt"]
     assert len(log) == 8 * 4
     result = audit(web.log, 2, key=lambda entry: str(ord(entry.host[-6]) % 2))
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert result.is_polite
     assert result.n_hosts == 2
 
 
 @pytest.mark.slow
 async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(serve, caplog):
+    names = ("fast", "ruled", "asked", "wrong")
+
     class Ruled(Follow):
-        start_urls = [f"http://{name}.test/" for name in ("fast", "ruled", "asked", "wrong")]
+        start_urls = [f"http://{name}.test/" for name in names]
 
         def politeness(self, host: str) -> Any:
             return {"asked.test": {"min_gap": 0.4}, "wrong.test": {"min_gap": "long"}}.get(host)
 
-    web = serve(
-        {
-            f"http://{name}.test/{path}": ["/1", "/2"] if not path else []
-            for name in ("fast", "ruled", "asked", "wrong")
-            for path in ("", "1", "2")
-        }
-    )
+    pages: dict[str, list[str]] = {f"http://{name}.test/{n}": [] for name in names for n in (1, 2)}
+    web = serve(pages | {f"http://{name}.test/": ["/1", "/2"] for name in names})
     rules = {"RULED.*": {"min_gap": 0.3}, "*.test": {"min_gap": 0.1}}
     await crawl(Ruled, {**SCHEDULER, "AOPIC_HOST_RULES": rules})
     assert len(web.asked) == 12
     dues = {"fast": 0.1, "ruled": 0.3, "asked": 0.4, "wrong": 0.1}
-    result = audit(web.log, 0, rest=lambda entry: dues[entry.host[:-5]])
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    assert audit(web.log, 0, rest=lambda entry: dues[entry.host[:-5]]).is_polite
     (record,) = [record for record in caplog.records if "politeness(" in record.getMessage()]
     assert "politeness('wrong.test') must return None or a mapping" in record.getMessage()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,6 +15,7 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from support import redis_server
 from support.commands import run_here
+from support.crawls import in_folder, keep
 from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic import Addon, BroadSpider, LinkMiddleware, Links
@@ -208,13 +208,9 @@ class ByLinks(BroadSpider):
 
 async def run(spider: type[BroadSpider], settings: dict[str, Any]) -> tuple[Any, set[str]]:
     """The crawler of a crawl of all cases, and the URLs of its items."""
-    kept: set[str] = set()
-
-    def keep(item: dict[str, Any]) -> None:
-        kept.add(item["url"])
-
-    crawler = await crawl(spider, {**OWN, **settings}, told={signals.item_scraped: keep}, seeds=SITES)
-    return crawler, kept
+    items: list[dict[str, Any]] = []
+    crawler = await crawl(spider, {**OWN, **settings}, told={signals.item_scraped: keep(items)}, seeds=SITES)
+    return crawler, {item["url"] for item in items}
 
 
 def judge(web: Web, crawler: Any, kept: set[str]) -> None:
@@ -224,9 +220,8 @@ def judge(web: Web, crawler: Any, kept: set[str]) -> None:
     assert found == {case: marks for case, (_, marks) in CASES.items()}
     links = {case for case, url in urls().items() if f"{url}to" in asked}
     assert links == {case for case, (_, marks) in CASES.items() if "nofollow" not in marks}
-    assert {case for case, url in urls().items() if url in kept} == {
-        case for case, (_, marks) in CASES.items() if "noindex" not in marks
-    }
+    indexed = {case for case, url in urls().items() if url in kept}
+    assert indexed == {case for case, (_, marks) in CASES.items() if "noindex" not in marks}
     stats = crawler.stats.get_stats()
     for rule in ("noindex", "nofollow"):
         n = sum(rule in marks for _, marks in CASES.values())
@@ -241,20 +236,16 @@ EITHER = pytest.mark.parametrize("spider", [ByLinks, ByRequests])
 async def test_marks_are_obeyed_with_a_job_folder(serve, tmp_path, caplog, spider):
     assert len(CASES) >= 60
     web = serve(web_of_cases())
-    with caplog.at_level(logging.WARNING):
-        crawler, kept = await run(spider, {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    crawler, kept = await run(spider, in_folder(tmp_path, {}))
     judge(web, crawler, kept)
     stats = crawler.stats.get_stats()
     audit = check(tmp_path)
     assert audit.violations == []
     assert audit.cash + audit.virtual == TOTAL
-    wishes = ask_view(
-        tmp_path,
-        lambda view: {page.url: (page.robots, page.content_usage) for page in chain(*pages_in(view, 50))},
-    )
-    assert {case: wishes[url] for case, url in urls().items()} == {
-        case: (joined(marks), "") for case, (_, marks) in CASES.items()
-    }
+    listed = chain(*ask_view(tmp_path, lambda view: list(pages_in(view, 50))))
+    wishes = {page.url: (page.robots, page.content_usage) for page in listed}
+    asked = {case: (joined(marks), "") for case, (_, marks) in CASES.items()}
+    assert {case: wishes[url] for case, url in urls().items()} == asked
     outcomes = {name: sum(name in marks for _, marks in CASES.values()) for name in ("nofollow", "noindex")}
     outcomes["noindex"] -= sum(marks.keys() >= {"nofollow", "noindex"} for _, marks in CASES.values())
     seen = ask_view(tmp_path, snapshot_of).outcomes
@@ -301,9 +292,8 @@ HOME, LEFT, RIGHT = "http://a.test/", "http://a.test/left", "http://a.test/right
 
 def links(*tags: str, head: str = "", **headers: str) -> Answer:
     anchors = "".join(f"<a {tag}>x</a>" for tag in tags)
-    return Answer(
-        headers={"Content-Type": "text/html", **headers}, body=f"<head>{head}</head>{anchors}".encode()
-    )
+    body = f"<head>{head}</head>{anchors}".encode()
+    return Answer(headers={"Content-Type": "text/html", **headers}, body=body)
 
 
 class Yields(Follow):
@@ -320,13 +310,10 @@ async def follow(
     serve: Serve, web: dict[str, Any], folder: Path, spider: type[Follow] = Follow, **settings: Any
 ) -> tuple[Web, Any]:
     served = serve(web)
-    alone = {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
     # So that nothing but what a page hands on can be anywhere else than on the virtual page.
     plain = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "AOPIC_CONTENT_SEEN": "off"}
-    middlewares = {"SPIDER_MIDDLEWARES": {LinkMiddleware: 2000}}
-    crawler = await crawl(
-        spider, {**alone, **plain, **middlewares, "AOPIC_PAGE_ROBOTS": "nofollow", **settings}
-    )
+    rules = {"SPIDER_MIDDLEWARES": {LinkMiddleware: 2000}, "AOPIC_PAGE_ROBOTS": "nofollow"}
+    crawler = await crawl(spider, in_folder(folder, **{**plain, **rules, **settings}))
     assert check(folder).violations == []
     return served, crawler
 
@@ -338,9 +325,8 @@ def units(folder: Path) -> dict[str, int]:
 
 @BOTH
 async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_page(serve, tmp_path, spider):
-    web, _ = await follow(
-        serve, {HOME: links("href=/left", "href=/right", head=meta("nofollow"))}, tmp_path, spider
-    )
+    home = links("href=/left", "href=/right", head=meta("nofollow"))
+    web, _ = await follow(serve, {HOME: home}, tmp_path, spider)
     assert web.asked == [HOME]
     assert units(tmp_path) == {HOME: SEED}
     assert check(tmp_path).virtual == TOTAL
@@ -348,19 +334,11 @@ async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_pa
 
 @BOTH
 async def test_a_link_that_its_rel_stops_leaves_its_share_to_the_others(serve, tmp_path, spider):
-    tags = (
-        "href=/left",
-        "href=/right rel='UGC\tnoopener'",
-        "href=/%7Ex#part rel=sponsored",
-        "href=/y rel=nofollow",
-    )
-    web, crawler = await follow(
-        serve,
-        {HOME: links(*tags, "href=/left rel=ugc"), LEFT: [], "http://a.test/y": []},
-        tmp_path,
-        spider,
-        AOPIC_LINK_WEIGHTS="ugc=0, sponsored=0",
-    )
+    tags = ("href=/left", "href=/right rel='UGC\tnoopener'", "href=/%7Ex#part rel=sponsored")
+    home = links(*tags, "href=/y rel=nofollow", "href=/left rel=ugc")
+    weights = {"AOPIC_LINK_WEIGHTS": "ugc=0, sponsored=0"}
+    pages = {HOME: home, LEFT: [], "http://a.test/y": []}
+    web, crawler = await follow(serve, pages, tmp_path, spider, **weights)
     assert sorted(web.asked) == [HOME, LEFT, "http://a.test/y"], "one link to the left has no such rel"
     paid = {LEFT: SEED // 2, "http://a.test/y": SEED // 2}
     assert units(tmp_path) == {HOME: SEED, **paid}

@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
-from scrapy.http import Response, TextResponse
+from scrapy import Request
+from scrapy.http import Response
 from scrapy.settings import Settings
 from support import redis_server
 from support.core_crawl import Job, link
+from support.crawls import ADDON, OURS, Visits, in_folder, on_server
 from support.small_web import ask, check, crawl
 
 from scrapy_aopic.core.ports import Store
@@ -30,26 +31,23 @@ HOME = "http://a.test/"
 ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPIC_MIN_GAP": 0.02}
 """No page is requested while another one is read, so each is settled before the next is chosen."""
 
-ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+ALONE = OURS
 WAYS: dict[str, dict[str, Any]] = {
     "alone": ALONE,
-    "add-on": {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False, "AOPIC_URL_RULES": []},
+    "add-on": {**ADDON, "ROBOTSTXT_OBEY": False, "AOPIC_URL_RULES": []},
 }
-GIVEN = (5, 10, 20, 30, 40, 50, 60, 70, 80, 100, 200)
 DATES = tuple(20_260_000 + day for day in range(1, 1200, 20))
 
 
-class Given(Spider):
-    """Links to a page for each number, with that as its priority."""
+async def crawl_given(priorities: tuple[int, ...], settings: dict[str, Any]) -> None:
+    """Crawl a page that links to one for each number, with that as its priority."""
 
-    name = "given"
-    priorities: tuple[int, ...] = GIVEN
-    start_urls = [HOME]
-
-    def parse(self, response: Response) -> Iterator[Request]:
+    def parse(response: Response) -> Iterator[Request]:
         if response.url == HOME:
-            for number in Random(1).sample(self.priorities, len(self.priorities)):
+            for number in Random(1).sample(priorities, len(priorities)):
                 yield Request(f"{HOME}{number}", priority=number)
+
+    await crawl(Visits, settings, start_urls=[HOME], parse=parse)
 
 
 def numbers(urls: list[str]) -> list[int]:
@@ -60,15 +58,13 @@ def given(priorities: tuple[int, ...]) -> dict[str, Any]:
     return {HOME: [], **{f"{HOME}{number}": [] for number in priorities}}
 
 
-class Shop(Spider):
+class Shop(Visits):
     """Lists of lists, three deep, each page of which has five items."""
 
-    name = "shop"
     start_urls = [HOME]
     items_first = 1
 
     def parse(self, response: Response) -> Iterator[Request]:
-        assert isinstance(response, TextResponse)
         for url in response.css("a::attr(href)").getall():
             is_item = "item" in url
             yield response.follow(
@@ -97,9 +93,8 @@ async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(
     found = {}
     for way, settings in {"stock": {}, **WAYS}.items():
         web = serve(Lists())
-        spider = type("Shop", (Shop,), {"items_first": priority})
         one = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "CLOSESPIDER_PAGECOUNT": 300}
-        await crawl(spider, {**settings, **one})
+        await crawl(Shop, {**settings, **one}, start_urls=[HOME], items_first=priority)
         found[way] = sum("item" in url for url in web.asked[:300])
     assert found == {"stock": 250, "alone": 250, "add-on": 250}
 
@@ -108,16 +103,15 @@ async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(
 async def test_priorities_are_kept_when_a_crawl_goes_on(serve, tmp_path, store):
     edges = (MOST_PRIORITY, 1 << 62, 1 << 57, *DATES, 1, 0, -1, -(1 << 57), -MOST_PRIORITY)
     web = serve(given(edges))
-    spider = type("Given", (Given,), {"priorities": edges})
-    settings = {**ALONE, **ONE_BY_ONE, "AOPIC_MIN_GAP": 0, "AOPIC_STORE": store, "JOBDIR": str(tmp_path)}
-    await crawl(spider, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    settings = in_folder(tmp_path, **ONE_BY_ONE | {"AOPIC_MIN_GAP": 0, "AOPIC_STORE": store})
+    await crawl_given(edges, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
     assert check(tmp_path).violations == []
     assert check(tmp_path).queued > 30
     waits = f"{HOME}{DATES[0]}"
     answer = ask(tmp_path, why, waits, CrawlRules(Settings()))
     assert answer.facts["priority"] == DATES[0]
     assert f"of the priority {DATES[0]} " in " ".join(answer.sentences)
-    await crawl(spider, settings)
+    await crawl_given(edges, settings)
     assert numbers(web.asked) == sorted(edges, reverse=True)
     assert check(tmp_path).violations == []
 
@@ -125,24 +119,9 @@ async def test_priorities_are_kept_when_a_crawl_goes_on(serve, tmp_path, store):
 async def test_a_priority_beyond_64_bits_counts_as_the_highest_or_the_lowest(serve):
     beyond = (-(10**30), -(10**20), 10**20, 10**30)
     web = serve(given((*beyond, 7)))
-    await crawl(type("Given", (Given,), {"priorities": (*beyond, 7)}), {**ALONE, **ONE_BY_ONE})
+    await crawl_given((*beyond, 7), {**ALONE, **ONE_BY_ONE})
     found = numbers(web.asked)
     assert (set(found[:2]), found[2], set(found[3:])) == (set(beyond[2:]), 7, set(beyond[:2]))
-
-
-class Depths(Spider):
-    """Follows every link, and notes how deep each page is."""
-
-    name = "depths"
-    start_urls = [HOME]
-
-    def parse(self, response: Response) -> Iterator[Request]:
-        assert isinstance(response, TextResponse)
-        self.crawler.stats.set_value(
-            "depths", [*self.crawler.stats.get_value("depths", []), response.meta["depth"]]
-        )
-        for url in response.css("a::attr(href)").getall():
-            yield Request(url)
 
 
 @pytest.mark.parametrize("adjust", [1, -1])
@@ -155,9 +134,15 @@ async def test_depth_priority_is_an_order_as_with_stock_scrapy(serve, adjust):
     found = {}
     for way, settings in {"stock": {}, **WAYS}.items():
         serve(pages)
-        crawler = await crawl(Depths, {**settings, **ONE_BY_ONE, "DEPTH_PRIORITY": adjust})
-        assert crawler.stats is not None
-        found[way] = crawler.stats.get_value("depths")
+        depths: list[int] = []
+
+        def parse(response: Response, depths: list[int] = depths) -> Iterator[Request]:
+            depths.append(response.meta["depth"])
+            yield from map(Request, response.css("a::attr(href)").getall())
+
+        ordered = {**settings, **ONE_BY_ONE, "DEPTH_PRIORITY": adjust}
+        await crawl(Visits, ordered, start_urls=[HOME], parse=parse)
+        found[way] = depths
     assert found["stock"] == found["alone"] == found["add-on"]
     assert len(found["stock"]) == len(pages)
     assert (found["stock"] == sorted(found["stock"])) == (adjust > 0)
@@ -202,24 +187,20 @@ async def test_in_shards_every_host_has_its_pages_by_priority(serve, tmp_path):
         pytest.skip(redis_server.WHY_NOT)
     pytest.importorskip("hiredis")
     hosts, priorities = [f"http://h{n}.test/" for n in range(12)], (-3, 0, 1, 20_261_128)
+    urls = {f"{host}{priority}": priority for host in hosts for priority in priorities}
 
-    class Everywhere(Spider):
-        name = "everywhere"
-        start_urls = [HOME]
+    def parse(response: Response) -> Iterator[Request]:
+        if response.url == HOME:
+            yield from (Request(url, priority=priority) for url, priority in urls.items())
 
-        def parse(self, response: Response) -> Iterator[Request]:
-            if response.url == HOME:
-                for host in hosts:
-                    for priority in priorities:
-                        yield Request(f"{host}{priority}", priority=priority)
-
-    web = serve({HOME: [], **{f"{host}{priority}": [] for host in hosts for priority in priorities}})
+    web = serve({url: [] for url in (HOME, *urls)})
     with redis_server.Server(tmp_path) as server:
-        settings = {**ALONE, "AOPIC_STORE": "redis", "REDIS_URL": server.url, "AOPIC_SHARDS": 4}
-        await crawl(Everywhere, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
-        await crawl(Everywhere, settings)
+        settings = on_server(server.url, 4)
+        for pages in (20, 0):
+            settings["CLOSESPIDER_PAGECOUNT"] = pages
+            await crawl(Visits, settings, start_urls=[HOME], parse=parse)
     asked = web.asked[1:]
-    assert sorted(asked) == sorted(f"{host}{priority}" for host in hosts for priority in priorities)
+    assert sorted(asked) == sorted(urls)
     for host in hosts:
         own = [int(url.removeprefix(host)) for url in asked if url.startswith(host)]
         assert all(one > other for one, other in pairwise(own)), host

@@ -142,7 +142,6 @@ async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_b
     crawler = await crawl(Items, {**settings, **by(Chooses, order, ROBOTSTXT_OBEY=True)})
     assert sorted(Items.seen) == URLS
     assert sorted(proxies.asked("b")) == [f"/{n}" for n in range(6)]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     if settings:  # the host has asked that proxy to wait for a minute
         assert len(proxies.asked("a")) <= 1
@@ -157,13 +156,9 @@ async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_b
 )
 async def test_a_proxy_that_is_no_use_is_left_for_another_one(proxies, settings, first):
     proxies.add(b=FINE, **({"a": first} if first is not None else {}))
-    crawler = await crawl(
-        Items,
-        {**settings, **by(Impatient, AOPIC_BACKOFF=1000, RETRY_ENABLED=False)},
-        start_urls=URLS[:3],
-    )
+    settings = {**settings, **by(Impatient, AOPIC_BACKOFF=1000, RETRY_ENABLED=False)}
+    crawler = await crawl(Items, settings, start_urls=URLS[:3])
     assert sorted(Items.seen) == URLS[:3]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
 
 
@@ -195,10 +190,8 @@ async def test_a_page_whose_proxy_always_refuses_is_not_tried_without_end(
     monkeypatch.setattr(polite_downloads, "_PROXY_TRIES", 10**9)  # however slowly the other one answers
     proxies.add(b=FINE, **({"a": first} if first is not None else {}))
     proxies.urls.setdefault("a", proxies.urls["down"])
-    crawler = await crawl(
-        Others, {**settings, "ROBOTSTXT_OBEY": False, "AOPIC_BACKOFF": backoff}, scheme=scheme
-    )
-    assert crawler.stats is not None
+    bounds = {"ROBOTSTXT_OBEY": False, "AOPIC_BACKOFF": backoff}
+    crawler = await crawl(Others, {**settings, **bounds}, scheme=scheme)
     stats = crawler.stats.get_stats()
     is_later = settings is ADDON
     assert (stats["finish_reason"], stats["aopic/pages/failed"]) == ("finished", 3)
@@ -230,16 +223,14 @@ async def test_no_proxy_is_one_of_the_ways(proxies, settings, answer, monkeypatc
     proxies.add(a=answer, b=FINE)
     port = proxies.urls["a"].rpartition(":")[2]
     urls = [f"http://127.0.0.1:{port}/{n}" for n in range(6)]
-    crawler = await crawl(
-        Items,
-        {
-            **settings, **by(AtFirstNone), "AOPIC_BACKOFF": 1000, "AOPIC_MAX_WAIT": 30, "AOPIC_ALLOW_NETWORKS": "all",
-            "AOPIC_URL_RULES": [],
-        },
-        start_urls=urls,
-    )  # fmt: skip
+    bounds = {
+        "AOPIC_BACKOFF": 1000,
+        "AOPIC_MAX_WAIT": 30,
+        "AOPIC_ALLOW_NETWORKS": "all",
+        "AOPIC_URL_RULES": [],
+    }
+    crawler = await crawl(Items, {**settings, **by(AtFirstNone), **bounds}, start_urls=urls)
     assert sorted(Items.seen) == urls
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert len(proxies.asked("b")) == 6
     if answer.status != 200:
@@ -270,13 +261,11 @@ class Wants(Items):
 @OURS
 async def test_with_a_single_proxy_what_is_repeated_is_no_try(proxies, settings):
     proxies.add(a=once(Answer(429, {"Retry-After": "1"})))
-    crawler = await crawl(
-        Wants, {**settings, "RETRY_TIMES": 1, "ROBOTSTXT_OBEY": False, "AOPIC_POLITENESS_FACTOR": 0}
-    )
+    bounds = {"RETRY_TIMES": 1, "ROBOTSTXT_OBEY": False, "AOPIC_POLITENESS_FACTOR": 0}
+    crawler = await crawl(Wants, {**settings, **bounds})
     assert (Counter(Wants.seen), Wants.failed) == (Counter(URLS), [])
     assert proxies.gaps("a")[0] >= 1
     assert len(proxies.asked("a")) == 7
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/repeated") > 6
 
 
@@ -312,11 +301,9 @@ async def test_with_the_setting_what_is_asked_of_one_proxy_holds_for_all(proxies
 @OURS
 async def test_a_host_that_no_proxy_gets_at_is_dead(proxies, settings):
     proxies.add(a=Answer(429), b=Answer(429))
-    crawler = await crawl(
-        Items, {**settings, **by(ByPath, AOPIC_BACKOFF=0.01, AOPIC_MAX_BACKOFF=1000, AOPIC_MAX_WAIT=3600)}
-    )
+    bounds = by(ByPath, AOPIC_BACKOFF=0.01, AOPIC_MAX_BACKOFF=1000, AOPIC_MAX_WAIT=3600)
+    crawler = await crawl(Items, {**settings, **bounds})
     assert Items.seen == []
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import FormRequest, Request, Spider
+from scrapy import FormRequest, Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from support import crawls
+from support.crawls import Visits, in_folder, logged
 from support.small_web import ask_view, check, crawl
 
 from scrapy_aopic.request_errors import UnwantedTypeError
@@ -20,16 +22,12 @@ from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import SITEMAP
 
 HOME = "http://a.test/"
-ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+ADDON: dict[str, Any] = {**crawls.ADDON, "ROBOTSTXT_OBEY": False}
 JSON = {"Content-Type": "application/json"}
 
 
-class Two(Spider):
+class Two(Visits):
     """A spider with two callbacks."""
-
-    name = "two"
-
-    def parse(self, response: Response) -> None: ...
 
     def other(self, response: Response) -> None: ...
 
@@ -105,35 +103,28 @@ async def test_a_compressed_sitemap_and_all_that_it_names_are_read(serve):
     pages = ["http://a.test/1", "http://a.test/2.pdf", "http://a.test/a/a/a/a/a?utm_source=map"]
     packed = gzip.compress(xml("urlset", "url", pages))
     index = xml("sitemapindex", "sitemap", ["http://a.test/map.xml.gz"])
-    serve(
-        {
-            "http://a.test/robots.txt": Answer(body=b"Sitemap: http://a.test/index.xml"),
-            "http://a.test/index.xml": Answer(headers={"Content-Type": "application/xml"}, body=index),
-            "http://a.test/map.xml.gz": Answer(headers={"Content-Type": "application/gzip"}, body=packed),
-            **dict.fromkeys(pages, Answer(headers={"Content-Type": "application/pdf"}, body=b"%PDF")),
-        }
+    web: dict[str, Any] = dict.fromkeys(
+        pages, Answer(headers={"Content-Type": "application/pdf"}, body=b"%PDF")
     )
+    web["http://a.test/robots.txt"] = Answer(body=b"Sitemap: http://a.test/index.xml")
+    web["http://a.test/index.xml"] = Answer(headers={"Content-Type": "application/xml"}, body=index)
+    web["http://a.test/map.xml.gz"] = Answer(headers={"Content-Type": "application/gzip"}, body=packed)
+    serve(web)
     crawler = await crawl(Maps, ADDON)
     assert crawler.stats.get_value("item_scraped_count") == 3
 
 
 async def test_an_api_is_read_whatever_type_its_answers_have(serve):
-    class Api(Spider):
-        name = "api"
-        start_urls = ["http://a.test/api/1"]
+    def parse(response: Response) -> Iterator[Any]:
+        yield response.json()
+        if response.json()["n"] < 3:
+            yield Request(f"http://a.test/api/{response.json()['n'] + 1}")
+        elif response.json()["n"] == 3:
+            yield FormRequest("http://a.test/api/form", formdata={"a": "b"})
 
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield response.json()
-            if response.json()["n"] < 3:
-                yield Request(f"http://a.test/api/{response.json()['n'] + 1}")
-            elif response.json()["n"] == 3:
-                yield FormRequest("http://a.test/api/form", formdata={"a": "b"})
-
-    answers = {
-        f"http://a.test/api/{n}": Answer(headers=JSON, body=f'{{"n": {n}}}'.encode()) for n in (1, 2, 3)
-    }
-    serve({**answers, "http://a.test/api/form": Answer(headers=JSON, body=b'{"n": 9}')})
-    crawler = await crawl(Api, ADDON)
+    pages = {"api/1": 1, "api/2": 2, "api/3": 3, "api/form": 9}
+    serve({f"{HOME}{path}": Answer(headers=JSON, body=f'{{"n": {n}}}'.encode()) for path, n in pages.items()})
+    crawler = await crawl(Visits, ADDON, start_urls=["http://a.test/api/1"], parse=parse)
     assert crawler.stats.get_value("item_scraped_count") == 4
 
 
@@ -141,8 +132,7 @@ async def test_an_api_is_read_whatever_type_its_answers_have(serve):
 async def test_a_link_to_another_type_reaches_its_errback_and_the_log(serve, tmp_path, caplog, has_errback):
     told = []
 
-    class Links(Spider):
-        name = "links"
+    class Links(Visits):
         start_urls = [HOME]
 
         def parse(self, response: Response) -> Iterator[Any]:
@@ -153,19 +143,14 @@ async def test_a_link_to_another_type_reaches_its_errback_and_the_log(serve, tmp
             told.append(failure)
             yield Request("http://a.test/html", self.parse)
 
-    serve(
-        {
-            HOME: ["/json", "/data"],
-            "http://a.test/json": Answer(headers=JSON, body=b"{}"),
-            "http://a.test/data": Answer(headers=JSON, body=b"{}"),
-            "http://a.test/html": [],
-        }
-    )
-    crawler = await crawl(Links, {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    empty = Answer(headers=JSON, body=b"{}")
+    json = {"http://a.test/json": empty, "http://a.test/data": empty}
+    serve({HOME: ["/json", "/data"], "http://a.test/html": [], **json})
+    crawler = await crawl(Links, in_folder(tmp_path, ADDON))
     assert [failure.check(UnwantedTypeError) is not None for failure in told] == [True] * 2 * has_errback
-    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "AOPIC_CONTENT_TYPES" in warning.getMessage()
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    (warning,) = logged(caplog, "WARNING")
+    assert "AOPIC_CONTENT_TYPES" in warning
+    assert logged(caplog, "ERROR") == []
     assert ask_view(tmp_path, count).outcomes["content type"] == 2
     assert check(tmp_path).violations == []
     assert crawler.stats.get_value("spider_exceptions/count") is None
@@ -176,8 +161,7 @@ async def test_a_link_to_another_type_reaches_its_errback_and_the_log(serve, tmp
 async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve, tmp_path):
     read = []
 
-    class Files(Spider):
-        name = "files"
+    class Files(Visits):
         start_urls = [HOME]
 
         def parse(self, response: Response) -> Iterator[Any]:
@@ -189,7 +173,7 @@ async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve, tmp_path
 
     answer = Answer(headers=JSON, body=b"{}")
     web = serve({HOME: [], "http://a.test/link": answer, "http://a.test/purpose": answer})
-    settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
+    settings = in_folder(tmp_path, ADDON, CONCURRENT_REQUESTS=1)
     await crawl(Files, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     assert web.asked == [HOME]
     await crawl(Files, settings)
@@ -198,12 +182,10 @@ async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve, tmp_path
 
 
 async def test_seeds_of_a_list_are_asked_for_on_purpose(serve, tmp_path):
-    class Seeded(Maps):
-        sitemap_urls = []
-
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("http://a.test/a/a/a/a/a.json\n", encoding="utf-8")
     web = serve({"http://a.test/a/a/a/a/a.json": Answer(headers=JSON, body=b"{}")})
-    crawler = await crawl(Seeded, {**ADDON, "AOPIC_SEEDS": str(seeds)})
+    settings = {**ADDON, "AOPIC_SEEDS": str(seeds)}
+    crawler = await crawl(Maps, settings, sitemap_urls=[])
     assert web.asked == ["http://a.test/a/a/a/a/a.json"]
     assert crawler.stats.get_value("item_scraped_count") == 1

@@ -23,14 +23,15 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 from support import commands, processes
 from support.core_crawl import ROUNDING
-from support.small_web import Follow, Web, ask, ask_view, check, html
+from support.crawls import Visits, in_folder, keep
+from support.small_web import Follow, Web, ask, ask_view, check, crawl, html
 
 from scrapy_aopic import Addon
 from scrapy_aopic.core.layout import HINTS, Family
@@ -60,8 +61,7 @@ class Script:
     """A page that gives its answers in turn, the last one for ever, and keeps the headers of each request."""
 
     def __init__(self, *answers: Answer | list[str]) -> None:
-        self._answers = [Answer(headers={"Content-Type": "text/html"}, body=html(answer))
-                         if isinstance(answer, list) else answer for answer in answers]  # fmt: skip
+        self._answers = [page(html(each)) if isinstance(each, list) else each for each in answers]
         self.asked: list[Exchange] = []
 
     def __call__(self, exchange: Exchange) -> Answer:
@@ -74,9 +74,13 @@ class Script:
         return [{k: v for k, v in each.headers.items() if k in CONDITIONS} for each in self.asked]
 
 
+def page(body: bytes, **headers: str) -> Answer:
+    return Answer(headers={"Content-Type": "text/html", **headers}, body=body)
+
+
 def tagged(links: list[str], etag: str = "", modified: str = "") -> Answer:
-    headers = {"Content-Type": "text/html", "ETag": etag, "Last-Modified": modified}
-    return Answer(headers={k: v for k, v in headers.items() if v}, body=html(links))
+    headers = {"ETag": etag, "Last-Modified": modified}
+    return page(html(links), **{k: v for k, v in headers.items() if v})
 
 
 class Told(Follow):
@@ -100,41 +104,26 @@ class Told(Follow):
         self.told.append(f"{failure.type.__name__} {response.status if response is not None else ''}".strip())
 
 
-def keeping(items: list[dict[str, Any]]) -> type:
-    """A pipeline that keeps items in *items*."""
-
-    class Keep:
-        def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-            items.append(dict(item))
-            return item
-
-    return Keep
-
-
 async def crawl_until(
     enough: Callable[[], bool],
     folder: Path,
     spider: type[Spider] = Follow,
     *,
     visits: int = 0,
-    **settings: Any,
+    items: list[Any] | None = None,
+    **options: Any,
 ) -> Crawler:
-    """Crawl again and again until *enough* is true and so many *visits* have ended; the audit holds at the end."""
-    crawler = get_crawler(
-        spider,
-        {
-            "SCHEDULER": "scrapy_aopic.Scheduler",
-            "JOBDIR": str(folder),
-            "AOPIC_STORE": "sqlite",
-            "AOPIC_POLITENESS_FACTOR": 0,
-            "AOPIC_BACKOFF": 0,
-            "AOPIC_RECRAWL": [1, "90 days"],
-            "RETRY_ENABLED": False,
-            "CONCURRENT_REQUESTS": 1,
-            "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,
-            **settings,
-        },
-    )
+    """Crawl again and again until *enough* is true and so many *visits* have ended; the audit holds at the end.
+
+    Args:
+        items: Gets the items.
+        options: Settings, in capitals, and arguments of the spider.
+    """
+    settings = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0, "AOPIC_RECRAWL": [1, "90 days"]}
+    settings |= {"RETRY_ENABLED": False, "CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
+    settings |= {name: value for name, value in options.items() if name.isupper()}
+    crawler = get_crawler(spider, in_folder(folder, **settings))
+    crawler.signals.connect(keep([] if items is None else items), signal=signals.item_scraped, weak=False)
 
     async def watch() -> None:
         for _ in range(6000):  # a test that fails must end, too
@@ -144,7 +133,7 @@ async def crawl_until(
         await crawler.stop_async()
 
     watching = asyncio.ensure_future(watch())
-    await crawler.crawl_async()
+    await crawler.crawl_async(**{name: value for name, value in options.items() if name.islower()})
     watching.cancel()
     assert enough(), "the crawl ended by itself"
     result = check(folder)
@@ -173,20 +162,17 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve, tmp_pat
     web = serve(pages)
     crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
     assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
-    assert recrawled(crawler) == {
-        "new": 3,
-        "visits": len(web.asked) - 3,
-        "unchanged": len(web.asked) - 3,
-    }
+    n_again = len(web.asked) - 3
+    assert recrawled(crawler) == {"new": 3, "visits": n_again, "unchanged": n_again}
     pages_of = ask_view(tmp_path, snapshot_of).pages
     assert (pages_of.queued + pages_of.visited, pages_of.failed) == (3, 0)
 
 
 async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve, tmp_path):
     texts = [f'<meta http-equiv="refresh" content="1; url=/"><a href="/end">{n // 2}</a>' for n in range(99)]
-    page = Script(*(Answer(headers={"Content-Type": "text/html"}, body=text.encode()) for text in texts))
-    web = serve({HOME: page, "http://a.test/end": []})
-    crawler = await crawl_until(lambda: len(page.asked) >= 10, tmp_path, REDIRECT_MAX_TIMES=2)
+    reloads = Script(*(page(text.encode()) for text in texts))
+    web = serve({HOME: reloads, "http://a.test/end": []})
+    crawler = await crawl_until(lambda: len(reloads.asked) >= 10, tmp_path, REDIRECT_MAX_TIMES=2)
     assert "http://a.test/end" in web.asked
     assert recrawled(crawler)["visits"] >= 4
     assert stats(crawler, "outcomes/no answer") is None
@@ -196,27 +182,16 @@ async def test_a_crawl_ends_when_its_estimates_hardly_change(serve, tmp_path, ca
     pages = {HOME: ["/1", "/2"], "http://a.test/1": [HOME], "http://a.test/2": [HOME]}
     web = serve(pages)
 
-    async def crawl(least: float) -> Crawler:
-        crawler = get_crawler(
-            Follow,
-            {
-                "SCHEDULER": "scrapy_aopic.Scheduler",
-                "JOBDIR": str(tmp_path),
-                "AOPIC_STORE": "sqlite",
-                "AOPIC_POLITENESS_FACTOR": 0,
-                "AOPIC_ENDOWMENT": 0,
-                "AOPIC_VIRTUAL_SHARE": 0,  # so each round of visits is two turns
-                "AOPIC_RECRAWL": [1, "90 days"],
-                "AOPIC_MIN_CONVERGENCE": least,
-                "CLOSESPIDER_TIMEOUT": 60,  # a crawl that does not end fails, and does not hang
-            },
-        )
-        with caplog.at_level("INFO"):
-            await crawler.crawl_async()
-        return crawler
-
+    settings = in_folder(
+        tmp_path,
+        AOPIC_ENDOWMENT=0,
+        AOPIC_VIRTUAL_SHARE=0,  # so each round of visits is two turns
+        AOPIC_RECRAWL=[1, "90 days"],
+        CLOSESPIDER_TIMEOUT=60,  # a crawl that does not end fails, and does not hang
+    )
+    caplog.set_level("INFO")
     for least in (0.9, 0.3, 0.3):  # the last one is there already
-        crawler = await crawl(least)
+        crawler = await crawl(Follow, {**settings, "AOPIC_MIN_CONVERGENCE": least})
         assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
         assert 0 < ask_view(tmp_path, snapshot_of).ledger.convergence < least
         assert f"AOPIC_MIN_CONVERGENCE is {least:g}" in caplog.text
@@ -231,9 +206,6 @@ DATE = "Tue, 20 Oct 2026 07:28:00 GMT"
 
 
 async def test_what_the_server_said_of_a_page_is_sent_back(serve, tmp_path):
-    class All(Follow):
-        start_urls = [f"http://a.test/{name}" for name in ("both", "weak", "date", "neither", "long")]
-
     pages = {
         "both": (Script(tagged([], '"1"', DATE)), {"if-none-match": '"1"', "if-modified-since": DATE}),
         "weak": (Script(tagged([], 'W/"1"')), {"if-none-match": 'W/"1"'}),
@@ -242,7 +214,9 @@ async def test_what_the_server_said_of_a_page_is_sent_back(serve, tmp_path):
         "long": (Script(tagged([], f'"{"x" * 300}"')), {}),  # too long to be kept with every page
     }
     serve({f"http://a.test/{name}": page for name, (page, _) in pages.items()})
-    await crawl_until(lambda: all(len(page.asked) >= 3 for page, _ in pages.values()), tmp_path, All)
+    urls = [f"http://a.test/{name}" for name in pages]
+    enough = lambda: all(len(page.asked) >= 3 for page, _ in pages.values())
+    await crawl_until(enough, tmp_path, start_urls=urls)
     for page, sent in pages.values():
         assert page.conditions[:3] == [{}, sent, sent]
 
@@ -256,7 +230,6 @@ async def test_an_unchanged_page_costs_no_callback_and_pays_the_links_that_it_ha
     closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, **settings}
     with caplog.at_level("INFO"):
         crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, Told, **closed)
-    assert isinstance(crawler.spider, Told)
     assert crawler.spider.told.count(f"200 {HOME}") == 1
     assert [text for text in crawler.spider.told if not text.startswith("200 ")] == []
     assert "Ignoring response" not in caplog.text
@@ -274,7 +247,6 @@ async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve, tm
     assert "http://a.test/2" in web.asked
     assert [each.get("if-none-match") for each in home.conditions[:3]] == [None, '"1"', '"2"']
     assert recrawled(crawler)["changed"] == 1
-    assert isinstance(crawler.spider, Told)
     assert crawler.spider.told.count(f"200 {HOME}") == 2
 
 
@@ -313,22 +285,17 @@ async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(serve
     serve({HOME: home})
     crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Own)
     assert home.conditions[:3] == [{"if-none-match": '"mine"'}] * 3
-    assert isinstance(crawler.spider, Own)
     assert crawler.spider.told[:2] == [f"200 {HOME}", "HttpError 304"]
     assert recrawled(crawler)["not_modified"] >= 2
 
 
 async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditions(serve, tmp_path):
-    class Posts(Follow):
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request(HOME, method="POST", body=b"12345", headers={"X-Own": "kept"})
-
     home = Script(tagged([], '"1"', DATE))
     serve({HOME: home})
-    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Posts)
-    assert {(each.method, each.headers["content-length"], each.headers["x-own"]) for each in home.asked} == {
-        ("POST", "5", "kept")
-    }
+    starts = [Request(HOME, method="POST", body=b"12345", headers={"X-Own": "kept"})]
+    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Visits, starts=starts)
+    asked = {(each.method, each.headers["content-length"], each.headers["x-own"]) for each in home.asked}
+    assert asked == {("POST", "5", "kept")}
     assert home.conditions[:3] == [{}, {}, {}]
     assert recrawled(crawler)["unchanged"] >= 2
 
@@ -352,7 +319,7 @@ async def test_callbacks_items_and_the_job_say_what_a_visit_found(serve, tmp_pat
     names = ("found", "first_seen", "last_changed", "previous_digest")
     crawler = await crawl_until(
         lambda: len(home.asked) >= 7, tmp_path, Finds, AOPIC_ITEM_FIELDS=names,
-        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 1, keeping(items): 2},
+        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 1}, items=items,
     )  # fmt: skip
     for item in items:
         assert {name: item[name] for name in names} == item["told"], item["url"]
@@ -378,37 +345,32 @@ async def test_with_changed_each_change_gives_an_item_and_an_unchanged_page_none
     """Twenty pages without ``ETag``, four of which are others at each request; the crawl is stopped and goes on."""
     asked: Counter[str] = Counter()
 
-    def page(exchange: Exchange) -> Answer:
+    def numbered(exchange: Exchange) -> Answer:
         url = f"http://{exchange.host}{exchange.target}"
         asked[url] += 1
         n = asked[url] if int(exchange.target[1:]) % 5 == 1 else 0
-        return Answer(headers={"Content-Type": "text/html"}, body=b"%d " % n + html(urls))
+        return page(b"%d " % n + html(urls))
 
     urls = [f"http://h{n}.test/{n}" for n in range(20)]
     items: list[dict[str, Any]] = []
-    serve(dict.fromkeys(urls, page))
+    serve(dict.fromkeys(urls, numbered))
 
     class All(Finds):
         start_urls = urls
+        start = Aged.start
 
-        async def start(self) -> AsyncIterator[Any]:
-            for url in self.start_urls:
-                yield Request(url)
-
-    how = {"AOPIC_RECRAWL": [1, "90 days", "changed"], "ITEM_PIPELINES": {keeping(items): 1}}
+    how: dict[str, Any] = {"AOPIC_RECRAWL": [1, "90 days", "changed"], "items": items}
     for n in (2, 4):
         await crawl_until(lambda n=n: len(asked) == 20 and min(asked.values()) >= n, tmp_path, All, **how)
     of_page = Counter(item["url"] for item in items)
     words = Counter(item["told"]["found"] for item in items)
     assert (words["new"], words.keys()) == (20, {"new", "changed"})
     changing = [url for n, url in enumerate(urls) if n % 5 == 1]
-    assert {url: n for url, n in of_page.items() if url not in changing} == {
-        url: 1 for url in urls if url not in changing
-    }
+    same = {url: n for url, n in of_page.items() if url not in changing}
+    assert same == {url: 1 for url in urls if url not in changing}
     visits = {url: row.visits for url, row in rows(tmp_path).items()}
-    assert all(of_page[url] >= visits[url] for url in changing), (
-        "a visit that did not count may have given one, too"
-    )
+    # A visit that did not count may have given one, too.
+    assert all(of_page[url] >= visits[url] for url in changing)
     assert len({(item["url"], item["digest"]) for item in items}) == len(items)
     assert {row.outlinks for row in rows(tmp_path).values()} == {19}
 
@@ -427,23 +389,15 @@ async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, capl
     """Of each page something else moves with each request."""
     if by == "main text":
         pytest.importorskip("trafilatura")
-    story = (
-        "<p>" + "A long story of a house by the sea that everybody wants to read to its end. " * 9 + "</p>"
-    )
+    story = f"<p>{'A long story of a house by the sea that everybody wants to read to its end. ' * 9}</p>"
     moving = {
-        "tag": lambda n: (
-            f"<html><body><!-- {n} --><article class=c{n}>{story}</article><b>5</b></body></html>"
-        ),
-        "menu": lambda n: (
-            f"<html><body><nav><a href=/{n}>Offer {n}</a></nav><article>{story}</article><b>5</b></body></html>"
-        ),
-        "price": lambda n: f"<html><body><article>{story}<p><b>{n}</b></p></article></body></html>",
-        "raises": lambda n: f"<html><body><article>{story}</article>{' ' * n}</body></html>",
+        "tag": lambda n: f"<!-- {n} --><article class=c{n}>{story}</article><b>5</b>",
+        "menu": lambda n: f"<nav><a href=/{n}>Offer {n}</a></nav><article>{story}</article><b>5</b>",
+        "price": lambda n: f"<article>{story}<p><b>{n}</b></p></article>",
+        "raises": lambda n: f"<article>{story}</article>{' ' * n}",
     }
-    found: dict[str, Script] = {
-        name: Script(
-            *(Answer(headers={"Content-Type": "text/html"}, body=each(n).encode()) for n in range(99))
-        )
+    found = {
+        name: Script(*(page(f"<html><body>{each(n)}</body></html>".encode()) for n in range(99)))
         for name, each in moving.items()
     }
 
@@ -470,17 +424,9 @@ async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, capl
         All,
         AOPIC_RECRAWL=[1, "90 days", *words],
     )
-    assert isinstance(crawler.spider, All)
     changed = {name for name, n in Counter(crawler.spider.told).items() if n > 1}
-    assert (
-        changed
-        == {
-            "text": {"menu", "price"},
-            "main text": {"price"},
-            "spider.price": {"price", "raises"},
-            "bytes": {*moving},
-        }[by]
-    )
+    expected = {"text": {"menu", "price"}, "main text": {"price"}, "spider.price": {"price", "raises"}}
+    assert changed == (expected | {"bytes": {*moving}})[by]
     assert ("LookupError: no price" in caplog.text) == (by == "spider.price")
     assert len([name for name in searched if name]) == (by == "main text"), "of the same text once"
 
@@ -502,7 +448,7 @@ def aged(age: float, clock: float) -> Callable[[Exchange], Answer]:
     def answer(_: Exchange) -> Answer:
         now = time.time() + clock
         dates = {"Date": formatdate(now, usegmt=True), "Last-Modified": formatdate(now - age, usegmt=True)}
-        return Answer(headers={"Content-Type": "text/html", **dates}, body=LINKED)
+        return page(LINKED, **dates)
 
     return answer
 
@@ -534,11 +480,10 @@ async def test_pages_that_changed_lately_by_the_clock_of_their_server_seem_to_ch
 
 @pytest.mark.parametrize("date", [DATE, "now", ""], ids=["date", "word", "none"])
 async def test_dates_that_cannot_be_true_say_nothing_of_changes(serve, tmp_path, date):
-    sent = {"Content-Type": "text/html", **({"Date": date} if date else {})}
+    sent = {"Date": date} if date else {}
     modified = NONSENSE if date == DATE else [DATE, NONSENSE[0], "Tue, 20 Oct 2026 06:28:00 GMT"]
-    pages = {
-        url: Answer(headers={**sent, "Last-Modified": text}, body=LINKED)
-        for url, text in zip(AGES, modified, strict=True)
+    pages: dict[str, Any] = {
+        url: page(LINKED, **sent, **{"Last-Modified": text}) for url, text in zip(AGES, modified, strict=True)
     }
     web = serve(pages | {"http://a.test/last": []})
     await crawl_until(lambda: len(web.asked) >= 4, tmp_path, Aged, visits=4, **HOURLY)
@@ -585,17 +530,13 @@ async def test_dates_of_a_sitemap_are_compared_with_what_visits_find(serve, tmp_
         headers={"Content-Type": "text/plain"}, body=b"Sitemap: http://a.test/map.xml" * is_in_robots
     )
     head = b'<link rel="alternate" type="application/rss+xml" href="map.xml">' * (not is_in_robots)
-    home = Answer(headers={"Content-Type": "text/html"}, body=head + html([]))
+    home = page(head + html([]))
     pages = {HOME: home, one: Script([], [], ["/2"]), "http://a.test/2": []}
     web = serve({**pages, "http://a.test/robots.txt": robots, "http://a.test/map.xml": maps})
     settings = {
         "ROBOTSTXT_OBEY": True,
         "AOPIC_SITEMAPS": True,
         "AOPIC_RECRAWL": [1, 2],
-        "DOWNLOADER_MIDDLEWARES": {
-            "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-            "scrapy_aopic.RobotsMiddleware": 100,
-        },
         "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
     }
 
@@ -640,7 +581,7 @@ async def test_a_page_that_is_gone_is_asked_for_again_if_that_is_wanted_and_is_b
     items: list[dict[str, Any]] = []
     gone, other = Script(["/other"], Answer(404), Answer(404), Answer(404), ["/other"]), Script([])
     serve({HOME: ["/gone", "/other"], "http://a.test/gone": gone, "http://a.test/other": other})
-    how = {"AOPIC_RECRAWL": [1, "90 days", "changed", "gone"], "ITEM_PIPELINES": {keeping(items): 1}}
+    how: dict[str, Any] = {"AOPIC_RECRAWL": [1, "90 days", "changed", "gone"], "items": items}
     for n in (3, 6):  # the crawl is stopped while it is gone, and goes on
         crawler = await crawl_until(lambda n=n: len(gone.asked) >= n, tmp_path, Finds, **how)
     assert [item["told"]["found"] for item in items if "gone" in item["url"]] == ["new", "gone", "back"]
@@ -655,13 +596,11 @@ async def test_a_missing_page_that_a_callback_finds_links_in_is_retired_if_pages
     class Handles(Told):
         handle_httpstatus_list = [] if is_asked_for else [404]
 
-    page = Answer(404, {"Content-Type": "text/html"}, html(["/1"]))
-    home, linked = Script([], page), Script([])
+    home, linked = Script([], Answer(404, {"Content-Type": "text/html"}, html(["/1"]))), Script([])
     serve({HOME: home, "http://a.test/1": linked})
     how = [1, "90 days", *["changed", "gone"] * is_asked_for]
     enough = (lambda: len(linked.asked) >= 3) if is_asked_for else (lambda: len(home.asked) >= 3)
     crawler = await crawl_until(enough, tmp_path, Handles, AOPIC_RECRAWL=how)
-    assert isinstance(crawler.spider, Told)
     assert crawler.spider.told[:3] == [f"200 {HOME}", f"404 {HOME}", "200 http://a.test/1"]
     assert stats(crawler, "recrawl/gone") == (1 if is_asked_for else None)
     assert (crawler.spider.told.count(f"404 {HOME}") == 1) == is_asked_for
@@ -679,21 +618,20 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
         for n, failure in enumerate(failures.values())
     ]
 
-    class All(Follow):
-        start_urls = [f"http://h{n}.test/" for n in range(len(failures))]
+    urls = [f"http://h{n}.test/" for n in range(len(failures))]
 
     class Impatient:
         """Does not wait for the answer that never comes."""
 
         def process_request(self, request: Request) -> None:
-            is_last = request.url == All.start_urls[-1] and len(homes[-1].asked) == 1
+            is_last = request.url == urls[-1] and len(homes[-1].asked) == 1
             request.meta["download_timeout"] = 0.3 if is_last else 60
 
-    pages: dict[str, Any] = {f"http://h{n}.test/": home for n, home in enumerate(homes)}
-    pages |= {f"http://h{n}.test/1": [f"http://h{n}.test/"] for n in range(len(homes))}
+    pages: dict[str, Any] = dict(zip(urls, homes, strict=True)) | {f"{url}1": [url] for url in urls}
     serve(pages)
     closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
-    crawler = await crawl_until(lambda: all(len(home.asked) >= 4 for home in homes), tmp_path, All, **closed)
+    enough = lambda: all(len(home.asked) >= 4 for home in homes)
+    crawler = await crawl_until(enough, tmp_path, start_urls=urls, **closed)
     assert recrawled(crawler)["failed"] == 4
     assert stats(crawler, "recrawl/gone") is None
     for name in ("http 503", "http 403"):
@@ -726,11 +664,6 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
             yield {"url": response.url}
             yield from super().parse(response)
 
-    class Keep:
-        def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-            items.append(item)
-            return item
-
     gone, moved = Script([HOME], Answer(404)), Script([HOME], Answer(301, {"Location": "/new"}))
     pages: dict[str, Any] = {
         HOME: ["/1", "/gone", "/moved"],
@@ -748,14 +681,13 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
         "AOPIC_ORDER": "opic",
         "AOPIC_VIRTUAL_SPENDING": "visited",
         "AOPIC_ENDOWMENT": 0,
-        "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 300, Keep: 400},
+        "ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 300},
     }
-    await crawl_until(enough, tmp_path, Valued, **settings)
+    await crawl_until(enough, tmp_path, Valued, items=items, **settings)
     assert all(0 < item["importance"] <= 1 for item in items)
     listed = {url: row.importance for url, row in rows(tmp_path).items()}
-    assert {url for url, each in listed.items() if not each} == {
-        f"http://a.test/{name}" for name in ("gone", "moved")
-    }
+    gone_or_moved = {"http://a.test/gone", "http://a.test/moved"}
+    assert {url for url, each in listed.items() if not each} == gone_or_moved
     assert abs(fsum(listed.values()) - 1) <= ROUNDING
     addon = Settings()
     Addon().update_settings(addon)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from demo_web.server import Exchange
-from scrapy import Spider
 from support import redis_server
 from support.commands import run_aopic
+from support.crawls import OURS, Visits
 from support.redis_server import Server
 from support.small_web import Follow, check, crawl
 
@@ -51,22 +51,14 @@ def client(server) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def settings(server, client) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "REDIS_URL": server.url,
-        "REDIS_PARAMS": {"password": PASSWORD},
-    }
+    ours = {**OURS, "AOPIC_STORE": "redis", "REDIS_URL": server.url}
+    return {**ours, "REDIS_PARAMS": {"password": PASSWORD}}
 
 
 def scrapy(*arguments: str, settings: dict[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
-    options = [
-        option
-        for name in ("REDIS_URL", "REDIS_PARAMS")
-        if name in settings
-        for value in (settings[name],)
-        for option in ("-s", f"{name}={value if isinstance(value, str) else json.dumps(value)}")
-    ]
+    given = {name: settings[name] for name in ("REDIS_URL", "REDIS_PARAMS") if name in settings}
+    texts = {name: each if isinstance(each, str) else json.dumps(each) for name, each in given.items()}
+    options = [option for name, text in texts.items() for option in ("-s", f"{name}={text}")]
     return run_aopic(*arguments, *options, folder=folder)
 
 
@@ -105,9 +97,8 @@ async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
     assert check(tmp_path / "copy").holds
     assert not client.exists("{aopic:follow}:seeds"), "seeds that were taken up are gone from the server"
     assert PASSWORD not in caplog.text
-    assert not [
-        path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()
-    ]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
 
 
 async def test_the_dupefilter_keeps_its_fingerprints_there_beside_any_scheduler(serve, settings, client):
@@ -121,28 +112,17 @@ async def test_the_dupefilter_keeps_its_fingerprints_there_beside_any_scheduler(
     assert {name.split(b"}")[0] for name in client.scan_iter()} == {b"{aopic:follow:seen"}
 
 
-class Silent(Spider):
-    """Requests nothing by itself."""
-
-    name = "silent"
-
-    async def start(self):
-        return
-        yield
-
-
 async def test_seeds_of_a_job_without_a_folder_are_taken_up_once(serve, tmp_path, settings, client):
     web = serve({f"http://{host}.test/": [] for host in "abcde"})
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("".join(f"http://{host}.test/\n" for host in "abcd"))
     settings = {**settings, "AOPIC_SEEDS": str(seeds)}
-    await crawl(Silent, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    await crawl(Visits, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     seeds.write_text("http://e.test/\n")
-    await crawl(Silent, settings)
-    await crawl(Silent, settings)
-    assert sorted(web.asked) == [f"http://{host}.test/" for host in "abcd"], (
-        "the job has begun without e.test"
-    )
+    for _ in range(2):
+        await crawl(Visits, settings)
+    # The job has begun without e.test.
+    assert sorted(web.asked) == [f"http://{host}.test/" for host in "abcd"]
 
 
 @pytest.mark.slow

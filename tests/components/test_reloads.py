@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
-from scrapy.http import Response, TextResponse
+from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
+from support.crawls import in_folder
 from support.small_web import check, crawl
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -32,7 +33,6 @@ class Note(Spider):
     metas: list[set[str]]
 
     def parse(self, response: Response) -> Iterator[Any]:
-        assert isinstance(response, TextResponse)
         self.seen.append(response.url)
         self.metas.append(set(response.meta))
         for link in LinkExtractor().extract_links(response):
@@ -42,7 +42,7 @@ class Note(Spider):
 async def run(settings: dict[str, Any], folder: Path, **others: Any) -> list[str]:
     """URLs of the pages that the callback was given, after a crawl without a violation."""
     Note.seen, Note.metas = [], []
-    await crawl(Note, {**settings, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", **others})
+    await crawl(Note, in_folder(folder, settings, **others))
     assert check(folder).violations == []
     return Note.seen
 

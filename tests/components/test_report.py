@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import pytest
 from msgspec.structs import replace
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
+from support.commands import run_here
+from support.crawls import in_folder
 from support.dashboard import get, serve_job
 from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
@@ -115,11 +115,11 @@ def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path):
     make_job(job, "sqlite", 60)
     text = report_page(FolderPlace(job)).decode()
     parts = Parts(text)
-    assert [
-        (tag, dict(attributes))
-        for tag, attributes in parts.tags
-        if tag in {"script", "link", "img", "iframe"}
-    ] == [("script", {"type": "module"}), ("script", {"type": "application/json", "id": "answers"})]
+    loading = [(tag, dict(each)) for tag, each in parts.tags if tag in {"script", "link", "img", "iframe"}]
+    assert loading == [
+        ("script", {"type": "module"}),
+        ("script", {"type": "application/json", "id": "answers"}),
+    ]
     (style,), (script, data) = parts.inside["style"], parts.inside["script"]
     (policy,) = (dict(each)["content"] for tag, each in parts.tags if "http-equiv" in dict(each))
     assert policy.split("; ") == [
@@ -135,11 +135,8 @@ def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path):
     assert len(answers["/api/v1/top"]["pages"]) == 20
     assert len(answers["/api/v1/hosts?by=queued&find="]["hosts"]) == 50
     asked = set(re.findall(r'ask\(["`](/api/v1/\w+)', script))
-    assert asked - {path.partition("?")[0] for path in answers} == {
-        "/api/v1/control",
-        "/api/v1/why",
-        "/api/v1/job",
-    }  # of a crawl that runs
+    of_running = {"/api/v1/control", "/api/v1/why", "/api/v1/job"}
+    assert asked - {path.partition("?")[0] for path in answers} == of_running
 
 
 async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
@@ -149,12 +146,7 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     monkeypatch.setattr(live, "ROW_EVERY", 0.02)
     serve({"http://a.test/": ["http://a.test/1", "http://b.test/"], "http://a.test/1": []})
     job = tmp_path / "job"
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": str(job),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_MIN_GAP": 0.2,
-    }
+    settings = in_folder(job, AOPIC_MIN_GAP=0.2)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     first = len(read_history(job / FILE_NAME))
     await crawl(Follow, settings)
@@ -167,9 +159,7 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     monkeypatch.setattr(
         FolderPlace, "open_snapshots", lambda self: opened.append(self) or open_snapshots(self)
     )
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "report", str(job), str(tmp_path / "report.html")], Settings())
-    assert ended.value.code == 0
+    assert run_here(capsys, "report", job, tmp_path / "report.html")[0] == 0
     assert len(opened) == 1, "figures and lists are of the same commit"
     data = Parts((tmp_path / "report.html").read_text("utf-8")).inside["script"][1]
     answers = json.loads(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
+from support.crawls import Visits, in_folder
 from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.view.stored import count
@@ -22,14 +23,7 @@ WEB = {
 }
 
 
-def on_disk(folder: Path, **settings: Any) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": str(folder),
-        "AOPIC_STORE": "sqlite",
-        "CONCURRENT_REQUESTS": 1,
-        **settings,
-    }
+on_disk = partial(in_folder, CONCURRENT_REQUESTS=1)
 
 
 class FromRoot(Follow):
@@ -44,8 +38,7 @@ class Breaks:
 
 
 async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(serve, tmp_path, caplog):
-    class Careless(Spider):
-        name = "careless"
+    class Careless(Visits):
         start_urls = ["http://a.test/"]
 
         def parse(self, response: Response) -> Iterator[Any]:
@@ -68,12 +61,9 @@ async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(ser
 
 @pytest.mark.slow
 async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve, tmp_path):
-    class Renamed(FromRoot):
-        name = "renamed"
-
     web = serve(WEB)
     await crawl(FromRoot, on_disk(tmp_path, CLOSESPIDER_PAGECOUNT=4))
-    await crawl(Renamed, on_disk(tmp_path))
+    await crawl(FromRoot, on_disk(tmp_path), name="renamed")
     assert sorted(web.asked) == sorted(WEB)
     result = check(tmp_path)
     assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
@@ -104,19 +94,14 @@ async def test_settings_that_are_changed_between_runs_keep_the_job_whole(serve, 
 async def test_a_retry_that_waits_goes_out_by_the_proxy_and_the_user_agent_of_the_next_run(
     serve, tmp_path, monkeypatch
 ):
-    class Once(Spider):
-        name = "once"
-        start_urls = ["http://a.test/"]
-
-        def parse(self, response: Response) -> None: ...
-
     def stop(request: Request, spider: Spider) -> None:
         if request.meta.get("retry_times"):
             deferred_from_coro(spider.crawler.stop_async())
 
     old = serve({"http://a.test/": Answer(500)})
     monkeypatch.setenv("http_proxy", os.environ["http_proxy"].replace("//", "//me:secret@"))
-    await crawl(Once, {**on_disk(tmp_path), "USER_AGENT": "old"}, told={signals.request_scheduled: stop})
+    settings, start = on_disk(tmp_path), {"start_urls": ["http://a.test/"]}
+    await crawl(Visits, {**settings, "USER_AGENT": "old"}, told={signals.request_scheduled: stop}, **start)
     assert len(old.asked) == 1
     stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"retry_times" in stored
@@ -128,23 +113,19 @@ async def test_a_retry_that_waits_goes_out_by_the_proxy_and_the_user_agent_of_th
         return Answer()
 
     new = serve({"http://a.test/": page})
-    await crawl(Once, {**on_disk(tmp_path), "USER_AGENT": "new"})
+    await crawl(Visits, {**settings, "USER_AGENT": "new"}, **start)
     assert (len(old.asked), len(new.asked)) == (1, 1)
     assert agents == ["new"]
 
 
 async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(serve, tmp_path):
-    class Login(Spider):
-        name = "login"
-
+    class Login(Visits):
         async def start(self) -> AsyncIterator[Any]:
             yield Request("http://a.test/plain", dont_filter=True)
             yield Request("http://a.test/login", self.log_in, dont_filter=True)
             yield FormRequest("http://a.test/form", formdata={"user": "me"}, dont_filter=True)
 
         def log_in(self, response: Response) -> None: ...
-
-        def parse(self, response: Response) -> None: ...
 
     web = serve({f"http://a.test/{name}": [] for name in ("plain", "login", "form")})
     for _ in range(2):

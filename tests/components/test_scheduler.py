@@ -14,6 +14,7 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
+from support.crawls import OURS, Visits, in_folder
 from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.copies.salvaging import salvage_job
@@ -28,11 +29,11 @@ from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.snapshot import PageCounts, SetAside
 from scrapy_aopic.view.stored import count, snapshot_of
 
-ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+ALONE = OURS
 
 
 def on_disk(folder: Path) -> dict[str, Any]:
-    return {**ALONE, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
+    return in_folder(folder, CONCURRENT_REQUESTS=1)
 
 
 async def test_missing_middlewares_are_put_in_place_and_said_once(serve, caplog):
@@ -88,21 +89,12 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve, tmp_path):
     assert result.cash + result.virtual == TOTAL
     assert result.queued == 0
     outcomes = ask_view(tmp_path, count).outcomes
-    assert outcomes["http 404"] == 1
-    assert outcomes["http 500"] == 1
-    assert outcomes["redirect"] == 1
-    assert {row.url for row in ask_view(tmp_path, top_pages, 10)} == {
-        "http://a.test/",
-        "http://a.test/ok",
-        "http://a.test/new",
-        "http://b.test/x",
-    }
+    assert (outcomes["http 404"], outcomes["http 500"], outcomes["redirect"]) == (1, 1, 1)
+    pages = {"http://a.test/", "http://a.test/ok", "http://a.test/new", "http://b.test/x"}
+    assert {row.url for row in ask_view(tmp_path, top_pages, 10)} == pages
     assert crawler.stats.get_value("aopic/errors") is None
-    assert (
-        crawler.stats.get_value("aopic/cash/convergence")
-        == ask_view(tmp_path, snapshot_of).ledger.convergence
-        > 0
-    )
+    convergence = ask_view(tmp_path, snapshot_of).ledger.convergence
+    assert crawler.stats.get_value("aopic/cash/convergence") == convergence > 0
 
 
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
@@ -140,12 +132,8 @@ async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve, tmp_p
 
 
 async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_page(serve, tmp_path):
-    class Inline(Spider):
-        name = "inline"
-        start_urls = ["http://a.test/"]
-
+    class Inline(Follow):
         async def parse(self, response: Response) -> AsyncIterator[Any]:
-            assert self.crawler.engine is not None
             await self.crawler.engine.download_async(Request("http://a.test/gone", meta=response.meta))
             for item in ():
                 yield item
@@ -159,10 +147,7 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
 async def test_an_endless_callback_is_crawled_in_bounded_memory(serve, tmp_path, monkeypatch):
     most, n = 300_000, 0  # a fault ends at so many links, and not when the memory is full
 
-    class Endless(Spider):
-        name = "endless"
-        start_urls = ["http://a.test/"]
-
+    class Endless(Follow):
         async def parse(self, response: Response) -> AsyncIterator[Any]:
             nonlocal n
             while response.url.endswith("/") and len(web.asked) < 30 and n < most:
@@ -198,9 +183,7 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(serve, monkeypat
             made.append(len(made))
             yield Request(f"http://h{len(made) % 7}.test/{len(made)}")
 
-    class Endless(Spider):
-        name = "endless"
-
+    class Endless(Visits):
         async def start(self) -> AsyncIterator[Any]:
             yield Request("http://a.test/", self.first)
             await seen.wait()
@@ -236,10 +219,7 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(serve, monkeypat
 
 
 async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve, tmp_path, caplog):
-    class Lambda(Spider):
-        name = "lambda"
-        start_urls = ["http://a.test/"]
-
+    class Lambda(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/1", callback=lambda response: got.append(response.url))
             yield Request("http://a.test/2", self.kept, meta={"object": marker})
@@ -259,10 +239,7 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve, tmp_pat
 
 
 async def test_a_callback_that_is_gone_sets_its_requests_aside(serve, tmp_path, caplog):
-    class Before(Spider):
-        name = "one"
-        start_urls = ["http://a.test/"]
-
+    class Before(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/1", self.gone)
             yield Request("http://a.test/2", self.parse)
@@ -270,75 +247,52 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(serve, tmp_path, 
         def gone(self, response: Response) -> None:
             pass
 
-    class After(Spider):
-        name = "one"
-
-        def parse(self, response: Response) -> None:
-            pass
-
     web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
     assert len(web.asked) == 1
-    crawler = await crawl(After, on_disk(tmp_path))
+    crawler = await crawl(Visits, on_disk(tmp_path), name=Before.name)
     assert web.asked == ["http://a.test/", "http://a.test/2"]
-    assert "the spider 'one' has no callback 'gone'" in caplog.text
+    assert "the spider 'follow' has no callback 'gone'" in caplog.text
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
     assert "Pages set aside: 1, " in caplog.text
     assert crawler.spider is None  # exit code 1
     counted = ask_view(tmp_path, count)
     assert counted.outcomes == {"unreadable": 1}
-    reason = "ValueError: the spider 'one' has no callback 'gone'"
+    reason = "ValueError: the spider 'follow' has no callback 'gone'"
     assert counted.set_aside == [SetAside(reason=reason, pages=1, example="http://a.test/1")]
-    assert {row.url: row.cash for row in ask_view(tmp_path, top_pages, 9, everything=True)}[
-        "http://a.test/1"
-    ] == 0
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 9, everything=True)}
+    assert rows["http://a.test/1"].cash == 0
     assert check(tmp_path).violations == []
 
 
 async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next_process(serve, tmp_path):
-    class Before(Spider):
-        name = "one"
-        start_urls = ["http://a.test/"]
+    def asks(url: str) -> Request:
+        return Request(url, callback=lambda response: None)
 
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield Request("http://a.test/old", callback=lambda response: None)
-
-    class After(Spider):
-        name = "one"
-
-        async def start(self) -> Any:
-            for number in range(6):
-                yield Request(f"http://a.test/{number}", callback=lambda response: None)
-
-    web = serve(
-        {"http://a.test/": [], "http://a.test/old": [], **{f"http://a.test/{n}": [] for n in range(6)}}
-    )
-    await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
-    await crawl(After, on_disk(tmp_path))
-    assert sorted(web.asked) == ["http://a.test/", *(f"http://a.test/{number}" for number in range(6))]
+    numbered = [f"http://a.test/{n}" for n in range(6)]
+    web = serve({url: [] for url in ("http://a.test/", "http://a.test/old", *numbered)})
+    settings, start = {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1}, ["http://a.test/"]
+    await crawl(Visits, settings, start_urls=start, parse=lambda response: [asks("http://a.test/old")])
+    await crawl(Visits, on_disk(tmp_path), starts=[*map(asks, numbered)])
+    assert sorted(web.asked) == ["http://a.test/", *numbered]
     (row,) = ask_view(tmp_path, count).set_aside
     assert row.example == "http://a.test/old"
     assert "could not be written when it was queued" in row.reason
 
 
 async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be_made(serve, tmp_path):
-    class Before(Spider):
-        name = "one"
-        start_urls = ["http://a.test/"]
-
+    class Before(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/1", callback=lambda response: None)
             yield Request("http://a.test/2", self.parse)
 
-    class After(Spider):
-        name = "one"
-
+    class After(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request("http://a.test/1")
 
     web = serve({"http://a.test/": [], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
-    crawler = await crawl(After, on_disk(tmp_path))
+    crawler = await crawl(After, on_disk(tmp_path), start_urls=[])
     assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/1"]
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert check(tmp_path).violations == []

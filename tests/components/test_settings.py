@@ -479,21 +479,6 @@ def test_defaults_of_the_core_are_those_of_the_settings():
     policy, core = read_policy({}), Policy()
     for name in ("share", "endowment", "spending", "window", "recrawl", "politeness", "keep_links"):
         assert getattr(policy, name) == getattr(core, name), name
-    for value in (
-        ["1 hour", "2 days", "changed"],
-        '["1 hour", "2 days", "changed"]',
-        "1 hour, 2 days, changed",
-    ):
-        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(3600, 172_800, only_changed=True)
-    for value in ("20 %", "20%, 1 day, 90 days", [86_400, "90 days", "20 %"]):
-        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(share=0.2)
-    for value in ("changed", ["changed"]):
-        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(only_changed=True)
-    assert read_policy({"AOPIC_RECRAWL": "once"}).recrawl == Recrawl(min_interval=0.0, once=True)
-    twelve_hours = Recrawl(43_200, 43_200, once=True, only_changed=True)
-    assert read_policy({"AOPIC_RECRAWL": "12 hours, once, changed"}).recrawl == twelve_hours
-    always = read_policy({"AOPIC_RECRAWL": True})
-    assert always.recrawl == Recrawl()
     assert type(policy.order) is type(core.order)
     assert isinstance(policy.order, Aopic)
     assert policy.order.budget == Aopic.budget
@@ -527,12 +512,24 @@ def test_a_variable_window_is_a_number_of_visits():
     assert read_policy(settings).window == Window(12, "variable")
 
 
-def test_pages_come_back_only_if_asked_to():
-    for value in (False, "0", 0):
-        assert read_policy(Settings({"AOPIC_RECRAWL": value})).recrawl is None
-    for value in (True, "True", 1):
-        assert read_policy(Settings({"AOPIC_RECRAWL": value})).recrawl == Recrawl(86_400, 7_776_000, 0.5)
-    assert read_policy(Settings({"AOPIC_RECRAWL": [60, "90 days"]})).recrawl == Recrawl(60, 7_776_000, 0.5)
+def test_what_comes_back_is_said_in_times_shares_and_words():
+    day, quarter = 86_400, 7_776_000
+    for recrawl, values in [
+        (None, [False, "0", 0]),
+        (Recrawl(day, quarter, 0.5), [True, "True", 1]),
+        (Recrawl(), [True]),
+        (Recrawl(60, quarter, 0.5), [[60, "90 days"]]),
+        (Recrawl(share=0.2), ["20 %", "20%, 1 day, 90 days", [day, "90 days", "20 %"]]),
+        (Recrawl(only_changed=True), ["changed", ["changed"]]),
+        (Recrawl(min_interval=0.0, once=True), ["once"]),
+        (Recrawl(43_200, 43_200, once=True, only_changed=True), ["12 hours, once, changed"]),
+        (
+            Recrawl(3600, 172_800, only_changed=True),
+            ["1 hour, 2 days, changed", ["1 hour", "2 days", "changed"], '["1 hour", "2 days", "changed"]'],
+        ),
+    ]:
+        for value in values:
+            assert read_policy({"AOPIC_RECRAWL": value}).recrawl == recrawl, value
 
 
 def test_the_budget_is_that_of_the_default_order():

@@ -8,19 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from demo_web.server import Answer
 from msgspec.structs import replace
-from scrapy.cmdline import execute
 from scrapy.http import Response
-from scrapy.settings import Settings
 from support import redis_server
+from support.commands import run_here
 from support.core_crawl import link
+from support.crawls import on_server
 from support.small_web import Follow, crawl
 
-from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.focus import harvest
 from scrapy_aopic.core.focus.leads import Lead, LeadsOfPage, unpack_lead
 from scrapy_aopic.core.focus.strategy import PageSeen
@@ -28,6 +27,7 @@ from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.shard_router import ShardRouter
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import Address
@@ -40,15 +40,9 @@ redis = pytest.importorskip("redis")
 from scrapy_aopic.job import shared_learning
 from scrapy_aopic.job.shared_learning import HarvestOfJob, SharedLearning
 
-if TYPE_CHECKING:
-    from scrapy_aopic.job.shard_router import ShardRouter
-
-
 HOME = "http://a.test/"
-BREAD, ABOUT = (
-    "the baker opens the oven and sells bread",
-    "the database keeps each table, and a query in sql reads it",
-)
+BREAD = "the baker opens the oven and sells bread"
+ABOUT = "the database keeps each table, and a query in sql reads it"
 
 
 def page(text: str, links: list[str]) -> Answer:
@@ -57,28 +51,16 @@ def page(text: str, links: list[str]) -> Answer:
 
 
 HOSTS = [f"http://h{number}.test/" for number in range(40)]
-WEB = {
-    HOME: page("all that there is", HOSTS),
-    **{
-        host: page(f"{ABOUT if number % 4 == 0 else BREAD} {number}", []) for number, host in enumerate(HOSTS)
-    },
-}
+TEXTS = {host: f"{ABOUT if number % 4 == 0 else BREAD} {number}" for number, host in enumerate(HOSTS)}
+WEB = {HOME: page("all that there is", HOSTS), **{host: page(text, []) for host, text in TEXTS.items()}}
 """41 pages on as many hosts, 10 of which are about databases."""
 
 
 @pytest.fixture
 def settings(server: Any, client: Any) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
-        "AOPIC_ORDER": "focused",
-        "AOPIC_TOPIC": {"keywords": ["database", "sql"]},
-        "AOPIC_MIN_GAP": 0.01,
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": 4,
-        "AOPIC_DURABILITY": 50,
-        "REDIS_URL": server.url,
-    }
+    topic = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords": ["database", "sql"]}}
+    middleware = {"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000}}
+    return on_server(server.url, 4, **topic, **middleware, AOPIC_MIN_GAP=0.01)
 
 
 @contextmanager
@@ -155,9 +137,8 @@ async def test_a_worker_with_another_topic_is_named(serve, settings, caplog):
 
     class Waits(Follow):
         async def parse(self, response: Response) -> None:
-            stranger = SharedLearning(
-                Address("aopic:follow", settings["REDIS_URL"]), "baker", HarvestOfJob(), topic=8
-            )
+            address = Address("aopic:follow", settings["REDIS_URL"])
+            stranger = SharedLearning(address, "baker", HarvestOfJob(), topic=8)
             stranger.tell(seen(1), Random(0))
             for _ in range(400):
                 if "has another AOPIC_TOPIC" in caplog.text:
@@ -167,7 +148,6 @@ async def test_a_worker_with_another_topic_is_named(serve, settings, caplog):
 
     crawler = await crawl(Waits, settings)
     assert "Worker baker of this job has another AOPIC_TOPIC" in caplog.text
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/topic/lessons") is None
 
 
@@ -205,7 +185,6 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     shards.seed(link("home.test"), job.clock())
     tick_until(lambda: shards.counts.queued == 1)
     lease = shards.lease(job.clock())
-    assert isinstance(lease, Lease)
     links = [link(f"host{number}.test", number) for number in range(40)]
     leads = LeadsOfPage(lease.key, 0.5, 1)
     found = [replace(of, value=100, lead=leads.pack(LinkText(of.host))) for of in links]
@@ -213,9 +192,8 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     shards.settle(lease, found, job.clock())
     tick_until(lambda: shards.counts.queued == 40)
     job.commit_soon()
-    tick_until(
-        lambda: not any(held.shard.has_changes or held.commits.is_writing for held in shards.held.values())
-    )
+    commits = lambda held: held.shard.has_changes or held.commits.is_writing
+    tick_until(lambda: not any(map(commits, shards.held.values())))
     valued, at, steps = list[str](), b"", 0
 
     def worth(lead: Lead) -> int:
@@ -230,7 +208,6 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     assert sorted(valued) == sorted(of.host for of in links)
     for of in links:
         page = shards.find(of.key, of.host)
-        assert page is not None
         assert page.score & LARGEST_VALUE == 900
         assert unpack_lead(shards.lead(of.key)).link.anchor == of.host
     job.close()
@@ -242,37 +219,27 @@ async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(serve, sett
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 15})
     crawler = await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(WEB)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
     assert crawler.stats.get_value("aopic/topic/harvest") == pytest.approx(10 / 41)
     place = f"{settings['REDIS_URL']}#aopic:follow"
 
-    def run(*arguments: str) -> Any:
-        with pytest.raises(SystemExit):
-            execute(["scrapy", "aopic", *arguments, "--json"], Settings())
-        return json.loads(capsys.readouterr().out)
+    def run(*arguments: object) -> str:
+        return run_here(capsys, *arguments)[1]
 
     capsys.readouterr()
-    topic = run("status", place)["topic"]
+    topic = json.loads(run("status", place, "--json"))["topic"]
     assert (topic["pages"], topic["relevant"]) == (41, 10)
     assert topic["harvest"] == topic["lately"] == pytest.approx(10 / 41)
-    assert run("check", place)["holds"]
+    assert json.loads(run("check", place, "--json"))["holds"]
     labels = tmp_path / "labels.jsonl"
-    with pytest.raises(SystemExit):
-        execute(
-            ["scrapy", "aopic", "topic", "label", place, "--labels", str(labels), "--write", str(labels)],
-            Settings(),
-        )
+    run("topic", "label", place, "--labels", labels, "--write", labels)
     assert len(labels.read_text().splitlines()) == 41
-    capsys.readouterr()
 
 
-LONG = {
-    HOME: page(ABOUT, HOSTS[:8]),
-    **{
-        f"{host}{n or ''}": page(f"{BREAD} {n}", [f"{host}{n + 1}"]) for host in HOSTS[:8] for n in range(400)
-    },
+LINES = {
+    f"{host}{n or ''}": page(f"{BREAD} {n}", [f"{host}{n + 1}"]) for host in HOSTS[:8] for n in range(400)
 }
+LONG = {HOME: page(ABOUT, HOSTS[:8]), **LINES}
 """Longer than what is fetched until the shards have heard of each other, also on a busy machine."""
 
 
@@ -282,6 +249,5 @@ async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(serve, se
         monkeypatch.setattr(module, "LATELY", 100)
     web = serve(LONG)
     crawler = await crawl(Follow, {**settings, "AOPIC_MIN_HARVEST": 0.1, "AOPIC_MIN_GAP": 0})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_harvest"
     assert 100 <= len(web.asked) < len(LONG)

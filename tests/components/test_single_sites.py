@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, StopDownload
 from scrapy.http import Response
+from support.crawls import ADDON, OURS, Visits, in_folder, logged
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.lab.site_traps import SITE_TRAPS
@@ -22,9 +23,8 @@ from scrapy_aopic.view.why import why
 
 Serve = Callable[[dict[str, Any]], Web]
 
-SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+SCHEDULER = OURS
 MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
-ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 
 
 def stat(crawler: Crawler, name: str) -> Any:
@@ -50,40 +50,27 @@ async def test_the_gap_of_a_host_grows_with_its_bytes_also_with_those_of_a_respo
         }
     )
     rules = {"a.test": {"bytes_per_second": 10_000}}
-    crawler = await crawl(
-        Follow,
-        {**settings, "AOPIC_HOST_RULES": rules, "RETRY_ENABLED": False},
-        told={signals.bytes_received: cut},
-    )
+    settings = {**settings, "AOPIC_HOST_RULES": rules, "RETRY_ENABLED": False}
+    crawler = await crawl(Follow, settings, told={signals.bytes_received: cut})
     assert len(web.asked) == 6
     dues = {f"/{name}": len(body) / 10_000 for name, body in bodies.items()}
-    result = audit(
-        web.log, 0, rest=lambda entry: dues.get(entry.target, 0.0) if entry.host == "a.test" else 0.0
-    )
-    assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
+    rest = lambda entry: dues.get(entry.target, 0.0) if entry.host == "a.test" else 0.0
+    assert audit(web.log, 0, rest=rest).is_polite
     robots = sum(entry.target == "/robots.txt" and entry.host == "a.test" for entry in web.log)
     assert stat(crawler, "aopic/politeness/under_rules") == 4 + robots
 
 
 @pytest.mark.slow
 async def test_a_site_is_revisited_by_its_own_interval_and_the_others_by_theirs(serve, tmp_path):
-    class Thrice(Follow):
-        start_urls = ["http://a.test/", "http://b.news.test/", "http://c.test/"]
+    def parse(response: Response) -> Any:
+        if [f"http://{entry.host}/" for entry in web.log].count("http://b.news.test/") == 3:
+            raise CloseSpider("enough")
 
-        def parse(self, response: Response) -> Any:
-            if [f"http://{entry.host}/" for entry in web.log].count("http://b.news.test/") == 3:
-                raise CloseSpider("enough")
-            return ()
-
-    web = serve({url: [] for url in Thrice.start_urls})
-    settings = {
-        **SCHEDULER,
-        "AOPIC_RECRAWL": True,
-        "AOPIC_HOST_RULES": {"news.test": {"revisit": "1 second"}},
-        "AOPIC_STORE": "sqlite",
-        "JOBDIR": tmp_path,
-    }
-    crawler = await crawl(Thrice, settings)
+    urls = ["http://a.test/", "http://b.news.test/", "http://c.test/"]
+    web = serve({url: [] for url in urls})
+    rules = {"news.test": {"revisit": "1 second"}}
+    settings = in_folder(tmp_path, AOPIC_RECRAWL=True, AOPIC_HOST_RULES=rules)
+    crawler = await crawl(Visits, settings, start_urls=urls, parse=parse)
     assert stat(crawler, "finish_reason") == "enough"
     assert Counter(web.asked) == {"http://a.test/": 1, "http://b.news.test/": 3, "http://c.test/": 1}
     assert check(tmp_path).violations == []
@@ -93,7 +80,7 @@ async def test_a_site_with_cash_at_the_start_comes_first(serve, tmp_path):
     hosts = [f"http://{name}.test/" for name in "bcdefgh"]
     web = serve({"http://a.test/": hosts, **{host: [] for host in hosts}})
     settings = {"AOPIC_HOST_RULES": {"f.test": {"worth": 1000}}, "CONCURRENT_REQUESTS": 1}
-    await crawl(Follow, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
+    await crawl(Follow, in_folder(tmp_path, **settings))
     assert web.asked[:2] == ["http://a.test/", "http://f.test/"]
     assert len(web.asked) == 8
     assert check(tmp_path).violations == []
@@ -103,7 +90,7 @@ async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change
     serve({"http://a.test/": []})
     rules = {"a.test": {"revisit": 60, "budget": 0.1}, "aa.test": {"min_gap": 1}, "*.tset": {"min_gap": 1}}
     await crawl(Follow, {**SCHEDULER, "AOPIC_HOST_RULES": rules, "AOPIC_ORDER": "breadth-first"})
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+    assert logged(caplog, "WARNING") == [
         "AOPIC_HOST_RULES: revisit needs AOPIC_RECRAWL, and changes nothing",
         "AOPIC_HOST_RULES: budget needs an order with budgets (AOPIC_ORDER), and changes nothing",
         "AOPIC_HOST_RULES: aa.test, *.tset matched no host in this run",
@@ -114,16 +101,12 @@ async def test_of_thousands_of_rules_for_nobody_the_log_names_ten(serve, caplog)
     serve({"http://a.test/": []})
     rules = {f"h{n}.test": {"min_gap": 1} for n in range(20_000)}
     await crawl(Follow, {**SCHEDULER, "AOPIC_HOST_RULES": rules})
-    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (said,) = logged(caplog, "WARNING")
     assert "h9.test and 19,990 more matched no host" in said
     assert len(said) < 300
 
 
 async def test_why_says_which_options_a_host_has_and_by_which_rule(serve, tmp_path):
-    class Start(Follow):
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://www.a.test/")
-
     serve({"http://www.a.test/": []})
     settings = {
         "AOPIC_HOST_RULES": {
@@ -132,7 +115,7 @@ async def test_why_says_which_options_a_host_has_and_by_which_rule(serve, tmp_pa
             "*": {"bytes_per_second": 1_000_000},
         }
     }
-    await crawl(Start, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path})
+    await crawl(Visits, in_folder(tmp_path, **settings), starts=["http://www.a.test/"])
     rules = CrawlRules(settings)
     said = (
         "AOPIC_HOST_RULES gives www.a.test options of its own: min_gap 0.01 (by www.a.test), revisit 1 h to 2 d (by www.a.test), "
@@ -161,9 +144,7 @@ async def limited(serve: Serve, folder: Path, **options: Any) -> tuple[list[str]
         }
     )
     rules = {"AOPIC_HOST_RULES": {"a.test": options}}
-    crawler = await crawl(
-        Follow, {**ADDON, **rules, "AOPIC_STORE": "sqlite", "JOBDIR": folder, "USER_AGENT": "tester"}
-    )
+    crawler = await crawl(Follow, in_folder(folder, ADDON, **rules, USER_AGENT="tester"))
     return web.asked, crawler
 
 
@@ -173,18 +154,15 @@ async def test_a_host_has_no_more_pages_than_it_may_have_and_the_others_wait(ser
     assert hosts == {"a.test": 4, "z.test": 9}
     assert stat(crawler, "finish_reason") == "finished"
     assert stat(crawler, "aopic/hosts/full") == 1
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert [
-        each for each in warnings if "a.test has had all the pages that AOPIC_HOST_RULES lets it have" in each
-    ]
+    assert "a.test has had all the pages that AOPIC_HOST_RULES lets it have" in " ".join(
+        logged(caplog, "WARNING")
+    )
     assert check(tmp_path).violations == []
     rules = CrawlRules({"AOPIC_HOST_RULES": {"a.test": {"pages": 4}}})
     waits = next(f"http://a.test/{name}" for name in "bcdefg" if f"http://a.test/{name}" not in asked)
+    had = "a.test has had 4 pages, and a.test of AOPIC_HOST_RULES lets it have 4:"
     for question in ("a.test", waits):
-        answer = ask(tmp_path, why, question, rules)
-        assert answer.sentences[0].startswith(
-            "a.test has had 4 pages, and a.test of AOPIC_HOST_RULES lets it have 4:"
-        )
+        assert ask(tmp_path, why, question, rules).sentences[0].startswith(had)
     more, _ = await limited(serve, tmp_path, pages=6)
     assert [url.split("/")[2] for url in more] == ["a.test"] * 2
     assert set(more).isdisjoint(asked)

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
 from support.commands import run_here
 from support.core_crawl import Job, link
 from support.stored_jobs import make_job
@@ -44,25 +42,17 @@ class Watched(MemoryStore):
 def mixed_job(max_active: int) -> Job:
     """Hosts in all places; some pages were visited, some failed or redirected, and others wait."""
     job = Job(politeness=Politeness(backoff=5.0, dead_after=2), max_active=max_active)
-    job.seed(
-        *(
-            link(f"{kind}{n}", page)
-            for kind in ("dead", "slow", "good")
-            for n in range(6)
-            for page in range(4)
-        )
-    )
+    hosts = [f"{kind}{n}" for kind in ("dead", "slow", "good") for n in range(6)]
+    job.seed(*(link(host, page) for host in hosts for page in range(4)))
     for turn in range(3):
         while isinstance(lease := job.crawl.lease(job.now), Lease):
             is_dead, is_slow = lease.host.startswith("dead"), lease.host.startswith("slow")
             outcome = Outcome.DOWN if is_dead else Outcome.ANSWER
-            job.crawl.transferred(
-                lease.host, TransferResult(0.1, outcome, retry_after=40.0 if is_slow else 0.0), job.now
-            )
+            result = TransferResult(0.1, outcome, retry_after=40.0 if is_slow else 0.0)
+            job.crawl.transferred(lease.host, result, job.now)
             job.crawl.release(lease, job.now)
-            job.settle(
-                lease, outcome="http 503" if is_dead else "redirect" if turn else "", is_failure=is_dead
-            )
+            ended = "http 503" if is_dead else "redirect" if turn else ""
+            job.settle(lease, outcome=ended, is_failure=is_dead)
         job.now += 5.1
     job.seed(*(link(f"new{n}") for n in range(6)))
     job.commit()
@@ -89,14 +79,11 @@ def test_totals_are_what_is_counted_and_need_no_page(max_active):
     store.write({family: dict(mixed_job(max_active).store.scan(family)) for family in Family}, sync=True)
     view = View([store])
     now = snapshot_of(view, counts=True)
-    assert now is not None
     counted = now.counted
-    assert counted is not None
     pages = [unpack_page(data) for _, data in store.scan(Family.PAGES)]
     assert counted.outcomes == Counter(page.outcome for page in pages if page.outcome)
-    assert counted.front_queues == Counter(
-        page.front_queue for page in pages if page.state == PageState.QUEUED
-    )
+    queued = [page for page in pages if page.state == PageState.QUEUED]
+    assert counted.front_queues == Counter(page.front_queue for page in queued)
     hosts = [unpack_host(data) for _, data in store.scan(Family.HOSTS)]
     assert sum(counted.waits.values()) == sum(host.not_before > now.at for host in hosts if host.row) > 0
     assert now.hosts.dead == 6
@@ -126,7 +113,6 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown():
     job = mixed_job(3)
     now = figures(job, counts=True)
     counted = now.counted
-    assert counted is not None
     assert {row.name[:4] for row in counted.failing} == {"dead"}
     assert [row.errors for row in counted.failing] == [2] * 6
     assert len(counted.slow) == N_LISTED
@@ -148,12 +134,9 @@ def test_hosts_are_listed_by_what_is_asked_for(kind, first, names):
     rows = hosts_by(View([mixed_job(100).store]), kind, 100)
     assert {row.name[:4] for row in rows} == names
     assert rows[0].name.startswith(first)
-    values = {
-        "slow": [r.transfer for r in rows],
-        "failing": [r.errors for r in rows],
-        "waiting": [r.wait for r in rows],
-    }
-    assert values[kind] == sorted(values[kind], reverse=True)
+    by = {"slow": "transfer", "failing": "errors", "waiting": "wait"}[kind]
+    values = [getattr(row, by) for row in rows]
+    assert values == sorted(values, reverse=True)
     assert len(hosts_by(View([mixed_job(100).store]), kind, 2)) == 2
     assert hosts_by(View([MemoryStore()]), kind, 2) == []
 
@@ -173,11 +156,12 @@ def test_hosts_over_their_budgets_are_listed_by_queued_pages():
 
 def test_the_command_lists_hosts_of_a_kind_or_those_with_most_pages(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 10)
+    out = ""
     for options, code in ((["--slow", "--json"], 0), (["--waiting"], 0), ([], 0), (["--slow", "-n", "0"], 2)):
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "aopic", "hosts", str(tmp_path / "job"), *options], Settings())
-        assert ended.value.code == code
-    slow, *tables = capsys.readouterr().out.split("transfer")
+        ended, shown, _ = run_here(capsys, "hosts", tmp_path / "job", *options)
+        assert ended == code
+        out += shown
+    slow, *tables = out.split("transfer")
     assert slow == "[]\n"
     assert [len(table.splitlines()) for table in tables][-1] > 1  # there is a host in the last one
 

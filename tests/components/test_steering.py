@@ -17,6 +17,7 @@ import pytest
 from scrapy.http import Response
 from support import processes, redis_server
 from support.commands import run_here
+from support.crawls import in_folder, on_server
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.core.operator_control import Control
@@ -26,8 +27,6 @@ from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import ask_of_crawl, change_control, read_control
 from scrapy_aopic.session.session import Session
-
-SCHEDULER = "scrapy_aopic.Scheduler"
 
 HOSTS = ("a.test", "b.test", "www.c.test", "c.test")
 PAGES: dict[str, Any] = {
@@ -62,11 +61,9 @@ class Pausing(Follow):
         if self.crawler.stats.inc_value("pages") or self.crawler.stats.get_value("pages") != 5:
             return
         session = Session.of(self.crawler)
-        assert session is not None
         change_control(self.place, lambda control: control.paused(session.job.clock()))
-        await until(
-            lambda: not (session.watch.snapshot().verdict.limit != "paused" or session.visits.n_downloading)
-        )
+        watch, visits = session.watch, session.visits
+        await until(lambda: watch.snapshot().verdict.limit == "paused" and not visits.n_downloading)
         before = len(self.web.log)
         assert session.steering.control.paused_since
         await asyncio.sleep(0.7)
@@ -77,12 +74,7 @@ class Pausing(Follow):
 @pytest.mark.slow
 async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(serve, tmp_path, caplog):
     web = serve(PAGES)
-    settings = {
-        "SCHEDULER": SCHEDULER,
-        "AOPIC_STORE": "sqlite",
-        "JOBDIR": str(tmp_path),
-        "CONCURRENT_REQUESTS": 2,
-    }
+    settings = in_folder(tmp_path, CONCURRENT_REQUESTS=2)
     change_control(FolderPlace(tmp_path), lambda control: control.limited(rate=8.0))
     with caplog.at_level(logging.INFO):
         crawler = await crawl(Pausing, settings, place=FolderPlace(tmp_path), web=web)
@@ -108,7 +100,7 @@ async def test_a_run_that_was_stopped_ends_and_the_next_one_goes_on(serve, tmp_p
                 is_told.set()
                 ask_of_crawl(place, "stop", [])
 
-    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+    settings = in_folder(tmp_path)
     ask_of_crawl(place, "rate", ["8"])
     crawler = await crawl(Stopping, settings)
     assert crawler.stats.get_value("finish_reason") == "aopic_stopped"
@@ -139,8 +131,7 @@ async def test_links_to_denied_urls_are_not_followed_until_they_are_allowed_agai
                 yield request
 
     ask_of_crawl(place, "deny", ["/1$", "//b[.]"])
-    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
-    crawler = await crawl(Denying, settings)
+    crawler = await crawl(Denying, in_folder(tmp_path))
     assert len(web.asked) == N_PAGES - 5 - 1 + ("http://c.test/4" in web.asked)
     assert not of_host(web, "b.test")
     assert "http://a.test/1" in web.asked
@@ -153,14 +144,14 @@ async def test_links_to_denied_urls_are_not_followed_until_they_are_allowed_agai
 @pytest.mark.slow
 async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve, tmp_path):
     web = serve(PAGES)
-    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+    settings = in_folder(tmp_path)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 3})
     n = len(web.asked)
     change_control(FolderPlace(tmp_path), lambda control: control.paused(1.0))
     crawler = await crawl(Follow, {**settings, "CLOSESPIDER_TIMEOUT": 1.0})
-    assert crawler.stats.get_value("finish_reason") == "closespider_timeout", (
-        "it is neither idle nor finished"
-    )
+    assert (
+        crawler.stats.get_value("finish_reason") == "closespider_timeout"
+    )  # it is neither idle nor finished
     assert len(web.asked) == n
     change_control(FolderPlace(tmp_path), Control.resumed)
     await crawl(Follow, settings)
@@ -170,37 +161,33 @@ async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve, tmp_path):
 @pytest.mark.slow
 async def test_blocked_hosts_are_left_alone_and_keep_their_pages(serve, tmp_path, caplog, aopic):
     web = serve(PAGES)
-    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
     change_control(FolderPlace(tmp_path), lambda control: control.blocking(["c.test"], 1.0))
     with caplog.at_level(logging.INFO):
-        crawler = await crawl(Follow, settings)
+        crawler = await crawl(Follow, in_folder(tmp_path))
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert of_host(web, "c.test", "www.c.test") == []
     assert len(web.asked) == 11
     audit = check(tmp_path)
     assert audit.holds
     assert audit.queued == 10
-    assert (
-        "Pages queued: 10, 0 of them on hosts that do not answer, and 10 on hosts that were blocked or have had all of their pages"
-        in caplog.text
-    )
+    said = "0 of them on hosts that do not answer, and 10 on hosts that were blocked or have had all of their pages"
+    assert f"Pages queued: 10, {said}" in caplog.text
     answer = await asyncio.to_thread(aopic, "why", tmp_path, "http://www.c.test/1")
     assert "An operator has blocked c.test at 1970-01-01 00:00:01+00:00" in answer[1]
     assert "blocked: c.test" in (await asyncio.to_thread(aopic, "status", tmp_path))[1]
-    asked = json.loads((await asyncio.to_thread(aopic, "status", "--json", tmp_path))[1])["control"][
-        "sentences"
-    ]
-    assert asked == ["blocked: c.test"]
+    status = json.loads((await asyncio.to_thread(aopic, "status", "--json", tmp_path))[1])
+    assert status["control"]["sentences"] == ["blocked: c.test"]
 
 
 class Unblocking(Follow):
     """Blocks a host on its first page, and unblocks it when all else is done."""
 
     place: Any = None
+    web: Any = None
+    asked_before: Any = None
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         session = Session.of(self.crawler)
-        assert session is not None
         if response.url == "http://a.test/":
             change_control(self.place, lambda control: control.blocking(["b.test"], 1.0))
             await until(lambda: session.steering.control.blocked)
@@ -212,31 +199,17 @@ class Unblocking(Follow):
             change_control(self.place, lambda control: control.unblocking(["b.test"]))
             await until(lambda: not (session.steering.control.blocked))
 
-    web: Any = None
-    asked_before: Any = None
-
 
 def places(
     tmp_path: Path, request: pytest.FixtureRequest, *, is_served: bool, shards: int
 ) -> tuple[Place, dict[str, Any]]:
     """Where a job is, and the settings for that."""
     if not is_served:
-        return FolderPlace(tmp_path), {
-            "SCHEDULER": SCHEDULER,
-            "AOPIC_STORE": "sqlite",
-            "JOBDIR": str(tmp_path),
-        }
+        return FolderPlace(tmp_path), in_folder(tmp_path)
     from scrapy_aopic.storage import Address
 
     server = request.getfixturevalue("redis_url")
-    settings = {
-        "SCHEDULER": SCHEDULER,
-        "AOPIC_STORE": "redis",
-        "REDIS_URL": server,
-        "AOPIC_SHARDS": shards,
-        "AOPIC_DURABILITY": 50,
-    }
-    return ServerPlace(Address("aopic:follow", server)), settings
+    return ServerPlace(Address("aopic:follow", server)), on_server(server, shards)
 
 
 @pytest.fixture
@@ -263,14 +236,10 @@ async def test_hosts_are_blocked_and_unblocked_while_a_crawl_runs(
 
 @pytest.mark.slow
 async def test_a_slow_host_gets_its_gap(serve, tmp_path):
-    web = serve(
-        {
-            "http://a.test/": [f"http://a.test/{n}" for n in range(3)],
-            **{f"http://a.test/{n}": [] for n in range(3)},
-        }
-    )
+    pages = {f"http://a.test/{n}": [] for n in range(3)}
+    web = serve({"http://a.test/": [*pages], **pages})
     change_control(FolderPlace(tmp_path), lambda control: control.slowing(["a.test"], 0.4, 1.0))
-    await crawl(Follow, {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)})
+    await crawl(Follow, in_folder(tmp_path))
     entries = sorted(web.log, key=lambda entry: entry.start)
     assert len(entries) == 4
     for first, second in pairwise(entries):
@@ -281,10 +250,7 @@ async def test_a_slow_host_gets_its_gap(serve, tmp_path):
 async def test_connections_and_rate_are_limited(serve, tmp_path):
     web = serve(PAGES)
     change_control(FolderPlace(tmp_path), lambda control: control.limited(connections=1, rate=20.0))
-    await crawl(
-        Follow,
-        {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 16},
-    )
+    await crawl(Follow, in_folder(tmp_path, CONCURRENT_REQUESTS=16))
     entries = sorted(web.log, key=lambda entry: entry.start)
     assert len(entries) == N_PAGES
     for first, second in pairwise(entries):
@@ -316,7 +282,7 @@ def test_the_command_says_what_is_asked(aopic, tmp_path):
 
 async def test_the_command_says_which_names_the_job_does_not_know(serve, tmp_path, aopic):
     serve({"http://a.test/": ["http://www.b.test/"], "http://www.b.test/": []})
-    await crawl(Follow, {"SCHEDULER": SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+    await crawl(Follow, in_folder(tmp_path))
     known = aopic("control", tmp_path, "block", "a.test", "b.test", "www.b.test", "test")[1]
     assert known == "blocked: a.test, b.test, test, www.b.test\n"
     said = aopic("control", tmp_path, "slow", "2", "b.test", "c.test", "www.a.test")[1]
@@ -366,7 +332,7 @@ async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_noth
     serve, tmp_path, caplog
 ):
     web = serve(PAGES)
-    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+    settings = in_folder(tmp_path)
     (tmp_path / CONTROL_FILE).write_text('{"blocked": {"*.a.test": 1}}')
     await crawl(Follow, settings)
     assert web.asked == []

@@ -103,9 +103,8 @@ async def test_a_damaged_store_of_others_is_salvaged_if_it_opens_and_else_refuse
 @pytest.mark.parametrize("other", ["rocksdb", "sqlite", "memory"])
 def test_a_folder_keeps_its_kind(tmp_path, other):
     open_store(tmp_path, JOURNAL).close()
-    with pytest.raises(
-        StorageError, match=rf"holds a {JOURNAL} store.*as {other}; ask for {JOURNAL} or auto"
-    ):
+    said = rf"holds a {JOURNAL} store.*as {other}; ask for {JOURNAL} or auto"
+    with pytest.raises(StorageError, match=said):
         open_store(tmp_path, other)
     open_store(tmp_path).close()
 

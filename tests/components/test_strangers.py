@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from demo_web.server import Answer, Exchange
-from scrapy import FormRequest, Request, Spider, signals
+from scrapy import FormRequest, Request, signals
 from scrapy.http import Response
+from support import crawls
+from support.crawls import Visits, in_folder, keep
 from support.small_web import crawl, html
 
 from scrapy_aopic import BroadSpider
@@ -24,18 +26,16 @@ from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.output import write
 
-ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
+ADDON: dict[str, Any] = {**crawls.ADDON, "ROBOTSTXT_OBEY": False}
 
 
 def echo(got: dict[str, dict[str, str]], links: list[str], **answer: Any) -> Callable[[Exchange], Answer]:
     """Keeps the headers of its requests by host and path."""
 
     def respond(exchange: Exchange) -> Answer:
-        got[exchange.host + exchange.target] = {
-            name: value
-            for name, value in exchange.headers.items()
-            if name in ("referer", "cookie", "authorization")
-        }
+        kept = ("referer", "cookie", "authorization")
+        told = {name: value for name, value in exchange.headers.items() if name in kept}
+        got[exchange.host + exchange.target] = told
         more = {"Content-Type": "text/html", **answer.get("headers", {})}
         return Answer(answer.get("status", 200), headers=more, body=html(links))
 
@@ -45,14 +45,8 @@ def echo(got: dict[str, dict[str, str]], links: list[str], **answer: Any) -> Cal
 async def test_another_host_learns_which_host_had_its_link_and_not_which_page(serve):
     got: dict[str, dict[str, str]] = {}
     links = ["/2", "http://b.test/", "http://www.a.test/"]
-    serve(
-        {
-            "http://a.test/?token=secret": echo(got, links),
-            "http://a.test/2": echo(got, []),
-            "http://b.test/": echo(got, []),
-            "http://www.a.test/": echo(got, []),
-        }
-    )
+    leaves = ("http://a.test/2", "http://b.test/", "http://www.a.test/")
+    serve({"http://a.test/?token=secret": echo(got, links), **dict.fromkeys(leaves, echo(got, []))})
     await crawl(BroadSpider, ADDON, seeds="http://a.test/?token=secret")
     assert {place: headers.get("referer") for place, headers in got.items()} == {
         "a.test/?token=secret": None,
@@ -62,17 +56,8 @@ async def test_another_host_learns_which_host_had_its_link_and_not_which_page(se
     }
 
 
-class Signs(Spider):
-    """Signs in at one host, with all that may give it away."""
-
-    name = "signs"
-
-    async def start(self) -> Any:
-        headers = {"Authorization": "Basic c2VjcmV0", "Cookie": "own=1"}
-        yield Request("http://a.co.uk/", headers=headers)
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        yield from (Request(url) for url in response.css("a::attr(href)").getall())
+def follow(response: Response) -> Iterator[Any]:
+    yield from map(Request, response.css("a::attr(href)").getall())
 
 
 async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve):
@@ -86,7 +71,9 @@ async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve):
             "http://b.co.uk/3": echo(got, []),
         }
     )
-    await crawl(Signs, {**ADDON, "COOKIES_ENABLED": True})
+    signs = {"Authorization": "Basic c2VjcmV0", "Cookie": "own=1"}
+    starts = [Request("http://a.co.uk/", headers=signs)]
+    await crawl(Visits, {**ADDON, "COOKIES_ENABLED": True}, starts=starts, parse=follow)
     assert got["a.co.uk/"]["authorization"]
     assert len(got) == 4
     for place in ("b.co.uk/moved", "a.co.uk/2", "b.co.uk/3"):
@@ -94,51 +81,36 @@ async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve):
 
 
 async def test_the_first_request_that_needs_cookies_is_said_with_the_setting_that_drops_them(serve, caplog):
-    class Jars(Signs):
-        async def start(self) -> Any:
-            for jar in (1, 2):
-                yield Request(f"http://a.test/{jar}", meta={"cookiejar": jar}, cookies={"c": str(jar)})
-
+    starts = [
+        Request(f"http://a.test/{jar}", meta={"cookiejar": jar}, cookies={"c": str(jar)}) for jar in (1, 2)
+    ]
     got: dict[str, dict[str, str]] = {}
     serve({f"http://a.test/{jar}": echo(got, []) for jar in (1, 2)})
-    await crawl(Jars, ADDON)
+    await crawl(Visits, ADDON, starts=starts)
     assert [headers.get("cookie") for headers in got.values()] == [None, None]
     assert caplog.text.count("COOKIES_ENABLED = True to log in") == 1
 
 
 async def test_a_redirect_takes_a_form_to_no_other_site(serve, caplog):
     errors: list[Any] = []
-
-    class Logs(Spider):
-        name = "logs"
-
-        async def start(self) -> Any:
-            for status in (302, 307, 308):
-                for place in ("www.a.test", "b.test"):
-                    yield FormRequest(
-                        f"http://a.test/{status}/{place}",
-                        formdata={"password": "secret"},
-                        errback=lambda failure: errors.append(failure.value),
-                    )
-
-        def parse(self, response: Response) -> None:
-            pass
-
-    def lead(status: int, place: str) -> Answer:
-        return Answer(status, headers={"Location": f"http://{place}/{status}"})
-
+    ways = [(status, place) for status in (302, 307, 308) for place in ("www.a.test", "b.test")]
+    starts = [
+        FormRequest(f"http://a.test/{status}/{place}", formdata={"password": "secret"}, errback=errors.append)
+        for status, place in ways
+    ]
     web = serve(
         {
-            f"http://a.test/{status}/{place}": lead(status, place)
-            for status in (302, 307, 308)
-            for place in ("www.a.test", "b.test")
+            f"http://a.test/{status}/{place}": Answer(
+                status, headers={"Location": f"http://{place}/{status}"}
+            )
+            for status, place in ways
         }
     )
-    crawler = await crawl(Logs, ADDON)
+    crawler = await crawl(Visits, ADDON, starts=starts)
     asked = {url for url in web.asked if not url.startswith("http://a.test/")}
     # With 302 the form is left behind, and what is asked for is a page.
     assert asked == {"http://b.test/302", *(f"http://www.a.test/{status}" for status in (302, 307, 308))}
-    refused = [error for error in errors if isinstance(error, RedirectedFormError)]
+    refused = [failure for failure in errors if failure.check(RedirectedFormError)]
     assert len(refused) == 2
     assert crawler.stats.get_value("aopic/safety/refused") == 2
     assert sum("another site" in record.getMessage() for record in caplog.records) == 1
@@ -159,10 +131,8 @@ async def test_what_a_page_says_reaches_no_terminal_as_a_command(serve, caplog):
     )
     items: list[Any] = []
 
-    def keep(item: Any) -> None:
-        items.append(item)
-
-    await crawl(BroadSpider, ADDON, told={signals.item_scraped: keep}, seeds="http://a.test/")
+    told = {signals.item_scraped: keep(items)}
+    await crawl(BroadSpider, ADDON, told=told, seeds="http://a.test/")
     texts = [text for item in items for text in item.values() if isinstance(text, str)]
     assert any("=cmd()" in text for text in texts)
     assert any("says" in record.getMessage() for record in caplog.records)  # of the type
@@ -184,19 +154,10 @@ def test_a_text_becomes_no_formula_in_a_table():
 
 
 async def test_an_exported_table_has_no_formulas(serve, tmp_path):
-    class Odd(Spider):
-        """Has a host of its own naming, as a slot may have any name."""
-
-        name = "odd"
-
-        async def start(self) -> Any:
-            yield Request("http://a.test/", meta={"download_slot": "=cmd()"})
-
-        def parse(self, response: Response) -> None:
-            pass
-
+    """The host has a name of the spider's own, as a slot may have any name."""
     serve({"http://a.test/": []})
-    await crawl(Odd, {**ADDON, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"})
+    starts = [Request("http://a.test/", meta={"download_slot": "=cmd()"})]
+    await crawl(Visits, in_folder(tmp_path / "job", ADDON), starts=starts)
     store = open_snapshot(store_folder(tmp_path / "job"))
     try:
         assert export_pages(View([store]), str(tmp_path / "pages.csv")) == 1
@@ -210,9 +171,8 @@ async def test_an_exported_table_has_no_formulas(serve, tmp_path):
 
 def test_a_command_prints_nothing_that_a_terminal_obeys(capsys):
     write(f"http://x{HOSTILE}.test/\tGrüße\n\r\x7f")
-    assert (
-        capsys.readouterr().out == "http://x\ufffd]0;owned\ufffd\ufffd31m\ufffd.test/\tGrüße\n\ufffd\ufffd\n"
-    )
+    shown = "http://x\ufffd]0;owned\ufffd\ufffd31m\ufffd.test/\tGrüße\n\ufffd\ufffd\n"
+    assert capsys.readouterr().out == shown
 
 
 def test_only_what_has_no_picture_is_left_out():

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from demo_web.server import Answer
+from support.crawls import ADDON
 from support.small_web import Follow, crawl
 
 from scrapy_aopic import BroadSpider
@@ -52,30 +53,23 @@ async def test_a_seed_that_redirects_to_www_stays_in_scope_and_keeps_its_sitemap
     here = f"http://x1.{suffix}/"
     www = f"http://www.x1.{suffix}/"
     entries = "".join(f"<url><loc>{url}</loc></url>" for url in (f"{www}2", f"http://x2.{suffix}/no"))
+    shop, other = f"http://shop.x1.{suffix}/", f"http://x2.{suffix}/"
+    robots = Answer(headers={"Content-Type": "text/plain"}, body=f"Sitemap: {www}sitemap.xml".encode())
+    sitemap = Answer(headers={"Content-Type": "text/xml"}, body=f"<urlset>{entries}</urlset>".encode())
     web = serve(
         {
-            f"{here}robots.txt": Answer(
-                headers={"Content-Type": "text/plain"}, body=f"Sitemap: {www}sitemap.xml".encode()
-            ),
+            f"{here}robots.txt": robots,
             here: Answer(301, {"Location": www}),
-            www: ["/1", f"{here}3", f"http://shop.x1.{suffix}/", f"http://x2.{suffix}/"],
+            www: ["/1", f"{here}3", shop, other],
             f"{www}1": [here],
-            f"{www}2": [],
-            f"{here}3": [],
-            f"http://shop.x1.{suffix}/": [f"{www}1"],
-            f"http://x2.{suffix}/": [],
-            f"{www}sitemap.xml": Answer(
-                headers={"Content-Type": "text/xml"}, body=f"<urlset>{entries}</urlset>".encode()
-            ),
+            **{url: [] for url in (f"{www}2", f"{here}3", other)},
+            shop: [f"{www}1"],
+            f"{www}sitemap.xml": sitemap,
         }
     )
-    settings = {
-        "ADDONS": {"scrapy_aopic.Addon": 500},
-        "AOPIC_SITEMAPS": True,
-        "AOPIC_ALLOW_NETWORKS": ["corp"],
-    }
+    settings = {**ADDON, "AOPIC_SITEMAPS": True, "AOPIC_ALLOW_NETWORKS": ["corp"]}
     await crawl(BroadSpider, settings, seeds=here, scope="domain")
-    pages = {here, www, f"{www}1", f"{www}2", f"{here}3", f"http://shop.x1.{suffix}/"}
+    pages = {here, www, f"{www}1", f"{www}2", f"{here}3", shop}
     assert {*web.asked} - {f"{www}sitemap.xml"} == pages
 
 

@@ -16,6 +16,7 @@ from demo_web.server import Answer
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from support.crawls import ADDON, in_folder
 from support.small_web import Follow, ask_view, check, crawl, html
 
 from scrapy_aopic.session import visit
@@ -40,8 +41,7 @@ class Note(Follow):
 
 async def run(folder: Path, spider: type[Note] = Note, **settings: Any) -> Crawler:
     """Crawl with the add-on, without retries; the audit holds at the end, and nothing waits."""
-    addon = {"ADDONS": {"scrapy_aopic.Addon": 500}, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"}
-    crawler = await crawl(spider, {**addon, "RETRY_ENABLED": False, **settings})
+    crawler = await crawl(spider, in_folder(folder, ADDON, **{"RETRY_ENABLED": False, **settings}))
     result = check(folder)
     assert result.violations == []
     assert result.queued == 0
@@ -50,7 +50,6 @@ async def run(folder: Path, spider: type[Note] = Note, **settings: Any) -> Crawl
 
 
 def told(crawler: Crawler) -> list[str]:
-    assert isinstance(crawler.spider, Note)
     return sorted(crawler.spider.told)
 
 
@@ -217,21 +216,12 @@ async def test_a_farm_of_domains_behind_one_link_takes_little_while_honest_sites
             pages[link] = links[2 * number + 2 : 2 * number + 4]
     farm = [f"http://www.farm{number}.test/" for number in range(200)]
     for number, home in enumerate(farm):
-        others = [
-            farm[each % 200] for each in (*range(5 * number + 1, 5 * number + 6), number // 2, 7 * number)
-        ]
+        places = (*range(5 * number + 1, 5 * number + 6), number // 2, 7 * number)
+        others = [farm[each % 200] for each in places]
         pages.update({home: [*others, f"{home}1", f"{home}2"], f"{home}1": others, f"{home}2": others})
     web = serve({HOME: [*homes, farm[0]], **pages})
-    crawler = await crawl(
-        Follow,
-        {
-            "ADDONS": {"scrapy_aopic.Addon": 500},
-            "JOBDIR": str(tmp_path),
-            "AOPIC_STORE": "sqlite",
-            "CONCURRENT_REQUESTS": 4,
-            "CLOSESPIDER_PAGECOUNT": 650,  # with robots.txt
-        },
-    )
+    bounds = {"CONCURRENT_REQUESTS": 4, "CLOSESPIDER_PAGECOUNT": 650}  # with robots.txt
+    crawler = await crawl(Follow, in_folder(tmp_path, ADDON, **bounds))
     assert crawler.stats.get_value("aopic/errors") is None
     assert check(tmp_path).violations == []
     is_farm = ["farm" in url for url in web.asked[:500]]
@@ -261,19 +251,9 @@ async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carr
             links = [*others, f"{home}galaxy/1", f"{home}galaxy/2"]
             pages[page] = Answer(headers=HTML, body=html(links, f"{stuffing} {page}"))  # each another text
     web = serve({HOME: [*homes, farm[0]], **pages})
-    crawler = await crawl(
-        Follow,
-        {
-            "ADDONS": {"scrapy_aopic.Addon": 500},
-            "JOBDIR": str(tmp_path),
-            "AOPIC_STORE": "sqlite",
-            "AOPIC_ORDER": "focused",
-            "AOPIC_FOCUS": 0.5,
-            "AOPIC_TOPIC": {"keywords": ["galaxy", "comet"]},
-            "CONCURRENT_REQUESTS": 4,
-            **({} if is_bounded else {"AOPIC_DOMAIN_BUDGET": 0}),
-        },
-    )
+    topic = {"AOPIC_ORDER": "focused", "AOPIC_FOCUS": 0.5, "AOPIC_TOPIC": {"keywords": ["galaxy", "comet"]}}
+    budget = {} if is_bounded else {"AOPIC_DOMAIN_BUDGET": 0}
+    crawler = await crawl(Follow, in_folder(tmp_path, ADDON, CONCURRENT_REQUESTS=4, **topic, **budget))
     assert crawler.stats.get_value("aopic/errors") is None
     assert check(tmp_path).violations == []
     is_farm = ["farm" in url for url in web.asked]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 from support import processes
 from support.small_web import Follow, check, crawl
@@ -155,23 +156,12 @@ class WaitsInAPipeline(Waits):
         yield {"url": "whole"}
 
 
-class WaitsInAMiddleware(Waits):
+class WaitsInAMiddleware(WaitsInAPipeline):
     custom_settings = {"SPIDER_MIDDLEWARES": {PatientMiddleware: 10}}
 
-    async def parse(self, response: Response) -> AsyncIterator[Any]:
-        yield Request(PART, self.part)
-        yield {"url": "whole"}
 
-
-KINDS = [
-    Waits,
-    WaitsForKnown,
-    WaitsForLinks,
-    WaitsForManyInTurn,
-    WaitsForItsOwnRetry,
-    WaitsInAPipeline,
-    WaitsInAMiddleware,
-]
+KINDS = [Waits, WaitsForKnown, WaitsForLinks, WaitsForManyInTurn, WaitsForItsOwnRetry]
+KINDS += [WaitsInAPipeline, WaitsInAMiddleware]
 """What those of ``patterns/waiting.py`` do not wait for."""
 
 
@@ -179,26 +169,15 @@ async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
     """What *spider* got, once it ended; cash is whole at each look, and at the end."""
     units: list[int] = []
 
-    def look() -> None:
-        session = Session.of(crawler_of[0])
-        assert session is not None
-        totals = session.job.crawl.totals
+    def look(sender: Crawler) -> None:
+        totals = Session.of(sender).job.crawl.totals
         units.append(totals.virtual + totals.held)
 
-    crawler_of: list[Any] = []
-    crawler = await crawl(
-        spider,
-        settings,
-        told={
-            signals.spider_opened: lambda spider: crawler_of.append(spider.crawler),
-            signals.response_received: look,
-        },
-    )
+    crawler = await crawl(spider, settings, told={signals.response_received: look})
     assert crawler.stats.get_value("item_scraped_count") >= 1
     assert crawler.stats.get_value("spider_exceptions/count") is None
     assert crawler.stats.get_value("aopic/errors") is None
     assert set(units) == {TOTAL}
-    assert isinstance(crawler.spider, Waits)
     if "JOBDIR" in settings:
         audit = check(Path(settings["JOBDIR"]))
         assert audit.violations == []
@@ -212,7 +191,6 @@ async def test_whatever_waits_gets_it(serve, how, where, kind):
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(3)}})
     ours = sorted(await waited(kind, {**how, **where}))
     stock = await crawl(kind, STOCK)
-    assert isinstance(stock.spider, Waits)
     assert ours == sorted(stock.spider.got)
 
 
@@ -235,7 +213,6 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
     class Pages(Waits):
         async def found(self, response: Response) -> AsyncIterator[Any]:
             session = Session.of(self.crawler)
-            assert session is not None
             visit = session.visits.of(response.request)
             assert visit is not None
             for n in range(30):

@@ -15,7 +15,9 @@ from demo_web.server import Answer
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from support import crawls
 from support.core_crawl import Job, link
+from support.crawls import OURS, in_folder
 from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
@@ -34,7 +36,7 @@ from scrapy_aopic.view.snapshot import N_LISTED, PageCounts, Rate, Snapshot, Top
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.verdict import verdict
 
-ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
+ADDON = {**crawls.ADDON, "AOPIC_REPORT": False}
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +48,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 class LooksAtTheEnd(Follow):
     """Takes a snapshot when there is nothing left to do."""
 
-    def __init__(self, seen: list[Snapshot], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.seen = seen
+    seen: list[Snapshot]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> LooksAtTheEnd:
@@ -57,49 +57,31 @@ class LooksAtTheEnd(Follow):
         return spider
 
     def look(self) -> None:
-        session = Session.of(self.crawler)
-        assert session is not None
-        self.seen.append(snapshot(session))
+        self.seen.append(snapshot(Session.of(self.crawler)))
 
 
 class Looks(Follow):
     """Takes a snapshot in each callback."""
 
+    seen: list[Snapshot]
+
     async def parse(self, response: Response) -> AsyncIterator[Any]:
-        session = Session.of(self.crawler)
-        assert session is not None
-        self.seen.append(snapshot(session))
+        self.seen.append(snapshot(Session.of(self.crawler)))
         for request in super().parse(response):
             yield request
 
-    def __init__(self, seen: list[Snapshot], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.seen = seen
-
 
 async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_afterwards(serve, tmp_path):
-    serve(
-        {
-            "http://a.test/": [
-                "http://a.test/1",
-                "http://b.test/",
-                "http://c.test/none",
-                "http://a.test/x/x/x/x/x/x",
-            ],
-            "http://a.test/1": ["http://a.test/"],
-            "http://b.test/": Answer(503),
-        }
-    )
+    links = ["http://a.test/1", "http://b.test/", "http://c.test/none", "http://a.test/x/x/x/x/x/x"]
+    pages = {"http://a.test/": links, "http://a.test/1": ["http://a.test/"]}
+    serve({**pages, "http://b.test/": Answer(503)})
     seen: list[Snapshot] = []
-    settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "RETRY_ENABLED": False}
-    await crawl(Looks, settings, seen=seen)
+    await crawl(Looks, in_folder(tmp_path, ADDON, RETRY_ENABLED=False), seen=seen)
     first = seen[0]
     assert first.is_live
     assert first.spider == "follow"
     assert first.pages == PageCounts(known=1, queued=1, in_flight=1, dead=0, merged=0)
-    assert first.connections is not None
     assert (first.connections.in_use, first.connections.callbacks) == (0, 1)
-    assert first.machine is not None
     assert first.machine.memory > 1_000_000
     assert first.store.name == str(tmp_path)
     assert first.ledger.pages + first.ledger.virtual == first.ledger.total
@@ -153,8 +135,6 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(serve, tmp_pa
 
     def looked(view: View) -> TopicFigures | None:
         found, both = snapshot_of(view), snapshot_of(View([*view.stores, *view.stores]))
-        assert found is not None
-        assert both is not None
         assert both.topic == TopicFigures(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
         return found.topic
 
@@ -162,13 +142,9 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(serve, tmp_pa
 
 
 async def test_counts_are_of_all_runs(serve, tmp_path):
-    serve(
-        {
-            "http://a.test/": ["http://a.test/1", "http://a.test/x/x/x/x/x/x"],
-            "http://a.test/1": ["http://a.test/y/y/y/y/y/y"],
-        }
-    )
-    settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
+    pages = {"http://a.test/": ["http://a.test/1", "http://a.test/x/x/x/x/x/x"]}
+    serve({**pages, "http://a.test/1": ["http://a.test/y/y/y/y/y/y"]})
+    settings = in_folder(tmp_path, ADDON, CONCURRENT_REQUESTS=1)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 2})  # robots.txt and a page
     assert ask_view(tmp_path, snapshot_of).outcomes == {"page": 1}
     await crawl(Follow, settings)
@@ -267,11 +243,13 @@ def test_a_stored_job_has_the_same_hosts():
     job = mixed_job()
     job.commit()
     found = snapshot_of(View([job.store]))
-    assert found is not None
     assert found.hosts.waiting == 60
     assert found.hosts.waits == {"down": 20, "gap": 40}
     assert [row.name for row in found.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
     assert found.slow[0].state == "waiting"
+
+
+FIFTY = PageCounts(known=60, queued=50)
 
 
 @pytest.mark.parametrize(
@@ -282,37 +260,13 @@ def test_a_stored_job_has_the_same_hosts():
         (PageCounts(known=60, queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
         (PageCounts(known=60, queued=5), None, {}, None, "no crawl is running"),
         (PageCounts(known=60, queued=5), Rate(pages=0.0), {}, None, "no page was fetched"),
-        (
-            PageCounts(known=60, queued=5),
-            Rate(pages=2.0, growth=3.25),
-            {},
-            None,
-            "grows by 3.2 pages for each",
-        ),
-        (PageCounts(known=60, queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
+        (FIFTY, Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
+        (FIFTY, Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
         # Of a network that is dead, what is given up says nothing; nor do gaps of hosts before the first page.
-        (
-            PageCounts(known=60, queued=50),
-            Rate(pages=2.0, growth=-1.0, transfers=3.0, down=3.0),
-            {},
-            None,
-            "no page was fetched",
-        ),
+        (FIFTY, Rate(pages=2.0, growth=-1.0, transfers=3.0, down=3.0), {}, None, "no page was fetched"),
         (PageCounts(known=9, queued=9), Rate(), {"tail": [17.0]}, None, "no page was fetched"),
-        (
-            PageCounts(known=60, queued=50),
-            Rate(pages=2.0, growth=3.0),
-            {"left": 10},
-            5.0,
-            "CLOSESPIDER_PAGECOUNT",
-        ),
-        (
-            PageCounts(known=60, queued=50),
-            Rate(pages=2.0),
-            {"left": 10, "time_left": 3.0},
-            3.0,
-            "CLOSESPIDER_TIMEOUT",
-        ),
+        (FIFTY, Rate(pages=2.0, growth=3.0), {"left": 10}, 5.0, "CLOSESPIDER_PAGECOUNT"),
+        (FIFTY, Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
     ],
 )
 def test_the_end_is_forecast_or_why_it_is_not(pages, rate, limits, seconds, because):
@@ -337,13 +291,10 @@ async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_sl
         async def done(self, response: Response) -> None:
             if not found:
                 await asyncio.sleep(0.3)
-                session = Session.of(self.crawler)
-                assert session is not None
-                found.append(snapshot(session))
+                found.append(snapshot(Session.of(self.crawler)))
 
-    await crawl(Waits, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1})
+    await crawl(Waits, {**OURS, "CONCURRENT_REQUESTS": 1})
     assert found[0].hosts.seen >= 2
-    assert found[0].rate is not None
     assert found[0].rate.seconds > 0
 
 
@@ -353,17 +304,11 @@ async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_sl
 class Judges(Follow):
     """Has verdicts made while it runs, until one *names* what is expected, or a minute is over."""
 
-    def __init__(
-        self,
-        found: list[Verdict],
-        names: Callable[[Verdict], object] = lambda verdict: verdict.sentence.count(
-            "12 hosts must be left alone"
-        ),
-        **arguments: Any,
-    ) -> None:
+    found: list[Verdict]
+    names = staticmethod(lambda verdict: "12 hosts must be left alone" in verdict.sentence)
+
+    def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.found = found
-        self.names = names
         self.judged = asyncio.Event()
 
     async def start(self) -> AsyncIterator[Any]:
@@ -373,9 +318,7 @@ class Judges(Follow):
         self.judging = asyncio.ensure_future(self.judge())
 
     async def judge(self) -> None:
-        session = Session.of(self.crawler)
-        assert session is not None
-        await self.judge_until(session, self.names)
+        await self.judge_until(Session.of(self.crawler), self.names)
         self.judged.set()
         await self.end()
 
@@ -388,7 +331,6 @@ class Judges(Follow):
                 break
 
     async def end(self) -> None:
-        assert self.crawler.engine is not None
         await self.crawler.engine.close_spider_async(reason="judged")
 
     async def page(self, response: Response) -> None:
@@ -400,6 +342,11 @@ class Sleeps(Judges):
 
     async def page(self, response: Response) -> None:
         await self.judged.wait()
+
+
+def named(limit: str, words: str) -> Callable[[Verdict], bool]:
+    """Whether a verdict is of this *limit* and has these *words*."""
+    return lambda verdict: verdict.limit == limit and words in verdict.sentence
 
 
 WEB = {f"http://h{n}.test/{page}": [] for n in range(12) for page in range(3)}
@@ -419,12 +366,8 @@ DEAD = dict.fromkeys(WEB, Answer(429, headers={"Retry-After": "60"}))
 async def test_the_limit_of_a_real_crawl_is_named(serve, spider, pages, settings, expected):
     serve(pages)
     found: list[Verdict] = []
-    limit, words = expected
-
-    def names(verdict: Verdict) -> bool:
-        return verdict.limit == limit and words in verdict.sentence
-
-    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings}, found=found, names=names)
+    names = named(*expected)
+    await crawl(spider, {**OURS, **settings}, found=found, names=names)
     assert names(found[-1]), found
 
 
@@ -497,10 +440,9 @@ async def test_callbacks_that_compute_are_the_machines_and_those_that_block_the_
     serve(Endless())
     found: list[Verdict] = []
 
-    def names(verdict: Verdict) -> bool:
-        return verdict.limit == limit and words in verdict.sentence
+    names = named(limit, words)
 
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 64}
+    settings = {**OURS, "CONCURRENT_REQUESTS": 64}
     await crawl(spider, settings, found=found, names=names)
     assert names(found[-1]), found
 
@@ -516,7 +458,6 @@ class Stuck(GoesOn):
 
     async def judge(self) -> None:
         session = Session.of(self.crawler)
-        assert session is not None
         await until_true(lambda: snapshot(session).pages.visited >= 12)  # so that there is something to do
         self.gate.clear()
         await self.judge_until(session, lambda verdict: verdict.limit == "disk")
@@ -541,7 +482,7 @@ async def test_a_store_that_takes_no_commit_is_the_disks(serve, monkeypatch):
     monkeypatch.setattr(Stuck, "gate", gate, raising=False)
     serve(Endless())
     found: list[Verdict] = []
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DURABILITY": 50, "AOPIC_MIN_GAP": 0.05}
+    settings = {**OURS, "AOPIC_DURABILITY": 50, "AOPIC_MIN_GAP": 0.05}
     await crawl(Stuck, settings, found=found)
     assert {each.limit for each in found[:-2]} <= {"none", "politeness", "connections", "machine", "spider"}
     assert found[-2].limit == "disk"
@@ -569,7 +510,7 @@ async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(se
             seen.append(dict(self.crawler.stats.get_stats()))
             await super().end()
 
-    await crawl(Reads, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000}, found=[])
+    await crawl(Reads, {**OURS, "AOPIC_MIN_GAP": 1000}, found=[])
     stats = seen[0]
     assert stats["aopic/live/hosts/waiting"] == 12
     assert stats["aopic/live/limits/politeness"] == 1
@@ -587,7 +528,7 @@ async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(serve, m
     monkeypatch.setattr(live.Watch, "_publish", fail)
     monkeypatch.setattr(live, "_PUBLISH_EVERY", 1)
     web = serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler"})
+    await crawl(Follow, OURS)
     assert len(web.asked) == 2
     assert caplog.text.count("The figures of the crawl cannot be updated") == 1
 
@@ -606,7 +547,7 @@ async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(serve,
                 await until_true(lambda: lines() and "Politeness is the limit" in lines()[-1])
             await super().end()
 
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000, "LOGSTATS_INTERVAL": every}
+    settings = {**OURS, "AOPIC_MIN_GAP": 1000, "LOGSTATS_INTERVAL": every}
     await crawl(Logs, settings, found=[])
     assert bool(lines()) == bool(every)
     assert not every or "12 pages" in lines()[-1]
@@ -620,7 +561,6 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(serve, m
         async def judge(self) -> None:
             await asyncio.sleep(0.2)
             session = Session.of(self.crawler)
-            assert session is not None
             reads: list[object] = []
             with monkeypatch.context() as patched:
                 patched.setattr(WatchedStore, "get_many", lambda *args: reads.append(args))
@@ -630,5 +570,5 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(serve, m
             await super().judge()
 
     serve(WEB)
-    await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000}, found=[])
+    await crawl(Counts, {**OURS, "AOPIC_MIN_GAP": 1000}, found=[])
     assert n_reads == [0]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy.cmdline import execute
-from scrapy.http import Response
 from scrapy.settings import Settings
+from support.commands import run_here
 from support.core_crawl import Job
+from support.crawls import Visits, in_folder
 from support.small_web import Follow, ask, crawl, html
 
 from scrapy_aopic.addon import Addon
@@ -77,14 +77,8 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     serve, tmp_path
 ):
     serve(WEB)
-    settings = {
-        "ADDONS": {Addon: 500},
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-        "RETRY_ENABLED": False,
-        "AOPIC_KEEP_LINKS": True,
-    }
-    await crawl(Follow, settings)
+    ours = {"ADDONS": {Addon: 500}, "RETRY_ENABLED": False, "AOPIC_KEEP_LINKS": True}
+    await crawl(Follow, in_folder(tmp_path, ours))
 
     def kind(url: str) -> tuple[str, str]:
         answer = ask(tmp_path, why, url, rules())
@@ -121,14 +115,11 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     duplicates = [url for url in ("http://a.test/page", "http://a.test/twin") if kind(url)[0] == "duplicate"]
     assert len(duplicates) == 1
     assert "is a duplicate of http://a.test/" in kind(duplicates[0])[1]
-    pages = [
-        page for chunk in ask(tmp_path, lambda store: list(pages_in(View([store]), 100))) for page in chunk
-    ]
-    known = [page.url for page in pages]
-    assert len(known) >= 10
-    assert {
-        page.url: (page.status, page.content_type, page.bytes) for page in pages if page.host != "b.test"
-    } == {
+    chunks = ask(tmp_path, lambda store: list(pages_in(View([store]), 100)))
+    pages = {page.url: page for chunk in chunks for page in chunk}
+    assert len(pages) >= 10
+    noted = {url: (page.status, page.content_type, page.bytes) for url, page in pages.items()}
+    assert {url: what for url, what in noted.items() if "b.test" not in url} == {
         "http://a.test/": (200, "text/html", len(html(WEB["http://a.test/"]))),
         "http://a.test/page": (200, "text/html", len(html([], "the same words " * 30))),
         "http://a.test/twin": (200, "text/html", len(html([], "the same words " * 30))),
@@ -142,12 +133,9 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     }
     response = ask(tmp_path, why, "http://a.test/moved", rules())
     assert "Its last response had status 301." in response.sentences
-    assert {name: response.facts[name] for name in ("status", "content_type", "bytes")} == {
-        "status": 301,
-        "content_type": "",
-        "bytes": None,
-    }
-    assert {kind(url)[0] for url in known} == {"fetched", "redirect", "duplicate", "failed", "forbidden"}
+    facts = [response.facts[name] for name in ("status", "content_type", "bytes")]
+    assert facts == [301, "", None]
+    assert {kind(url)[0] for url in pages} == {"fetched", "redirect", "duplicate", "failed", "forbidden"}
     assert kind("a.test")[0] == "idle"
 
 
@@ -162,7 +150,6 @@ def fetch(
     job: Job, outcome: Outcome = Outcome.ANSWER, seconds: float = 2.0, links: Sequence[Link] = ()
 ) -> Lease:
     lease = job.crawl.lease(job.now)
-    assert isinstance(lease, Lease)
     job.crawl.transferred(lease.host, TransferResult(seconds, outcome), job.now)
     job.crawl.release(lease, job.now)
     job.settle(lease, *links)
@@ -239,13 +226,8 @@ def test_a_page_of_a_crowded_group_says_so_and_how_to_deny_it():
 
 
 def test_a_page_that_waits_since_another_origin_has_it_says_so():
-    job = Job(
-        order=Aopic(),
-        domain_of=registered_domain,
-        waits_for=waits_for,
-        key_at=key_at,
-        politeness=Politeness(factor=0.0),
-    )
+    origins = {"domain_of": registered_domain, "waits_for": waits_for, "key_at": key_at}
+    job = Job(order=Aopic(), politeness=Politeness(factor=0.0), **origins)
     for path in "123":
         for origin in ("http://a.test", "http://www.a.test"):
             job.seed(link(f"{origin}/{path}"))
@@ -280,9 +262,8 @@ def test_a_ready_host_says_how_many_have_better_pages():
     job.commit()
     better = [why(job.store, f"h{n}.test", rules()).facts["better"] for n in range(3)]
     assert sorted(better) == [0, 1, 1]
-    assert "1 of 3 hosts in memory have better ones" in " ".join(
-        why(job.store, f"h{better.index(1)}.test", rules()).sentences
-    )
+    sentences = why(job.store, f"h{better.index(1)}.test", rules()).sentences
+    assert "1 of 3 hosts in memory have better ones" in " ".join(sentences)
 
 
 def test_names_of_hosts_are_taken_as_people_write_them():
@@ -306,7 +287,6 @@ def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said():
 def test_a_page_in_flight_is_said_to_be():
     job = waiting_job()
     lease = job.crawl.lease(job.now)
-    assert isinstance(lease, Lease)
     url = lease.request.decode().partition("\n")[0]
     answer = asked(job, url)
     assert answer.kind == "in flight"
@@ -362,21 +342,11 @@ def test_a_rule_of_the_user_counts_and_one_that_fails_does_not():
 
 
 async def test_the_command_answers_several_questions(serve, tmp_path, capsys):
-    class Plain(Follow):
-        def parse(self, response: Response) -> None:
-            """No links."""
-
     serve({"http://a.test/": []})
-    await crawl(
-        Plain, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
-    )
+    await crawl(Visits, in_folder(tmp_path), start_urls=["http://a.test/"])
     for options in ([], ["--json"]):
-        with pytest.raises(SystemExit) as ended:
-            execute(
-                ["scrapy", "aopic", "why", str(tmp_path), "http://a.test/", "b.test", *options], Settings()
-            )
-        assert ended.value.code == 0
-        shown = capsys.readouterr().out
+        code, shown, _ = run_here(capsys, "why", tmp_path, "http://a.test/", "b.test", *options)
+        assert code == 0
         if options:
             assert [answer["kind"] for answer in json.loads(shown)] == ["fetched", "unknown"]
         else:
