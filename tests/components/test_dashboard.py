@@ -45,7 +45,7 @@ from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.feed import Feed, FeedItem
 from scrapy_aopic.dashboard.serving import serve as serve_job
 from scrapy_aopic.dashboard.site import ChartHistory, health, readiness
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
@@ -318,11 +318,6 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path):
     assert points[-1] == seen[1]
     for nowhere in (tmp_path / "none.csv", None, tmp_path):  # a folder cannot be read
         assert ChartHistory(lambda: seen, nowhere).points() == seen
-
-
-def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path):
-    with pytest.raises(StorageError, match="There is no store in the folder"):
-        serve_job(FolderPlace(tmp_path), Listen("127.0.0.1", 0), {}, say=print)
 
 
 def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path):

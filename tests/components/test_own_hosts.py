@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from demo_web.server import Answer, Exchange
 from support import redis_server
+from support.crawls import ADDON, OURS, in_folder, on_server
 from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.stored_control import change_control
 
-SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
-ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 EACH = pytest.mark.parametrize(
-    "settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"]
+    "settings", [OURS, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"]
 )
 RULES = {"AOPIC_HOST_RULES": {"a.test": {"connections": 4}}}
 
@@ -43,8 +42,7 @@ def at_once(web: Web) -> dict[str, int]:
 REDIS = pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
 
 
-class Both(Follow):
-    start_urls = ["http://a.test/", "http://b.test/"]
+BOTH = ["http://a.test/", "http://b.test/"]
 
 
 @pytest.mark.slow
@@ -52,7 +50,7 @@ class Both(Follow):
 async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_get_one(serve, settings):
     pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
     web = serve(pages)
-    await crawl(Both, {**settings, **RULES})
+    await crawl(Follow, {**settings, **RULES}, start_urls=BOTH)
     assert at_once(web) == {"a.test": 4, "b.test": 1}
     assert Counter(web.asked) == dict.fromkeys(pages, 1)
     first = min(web.log, key=lambda entry: (entry.host, entry.start))
@@ -66,8 +64,7 @@ async def test_a_job_in_shards_goes_by_the_rule_too(serve, server):
     pytest.importorskip("redis")
     pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
     web = serve(pages)
-    shards = {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": server.url, "AOPIC_REDIS_KEY": "own"}
-    await crawl(Both, {**SCHEDULER, **RULES, **shards})
+    await crawl(Follow, on_server(server.url, 4, AOPIC_REDIS_KEY="own", **RULES), start_urls=BOTH)
     assert at_once(web) == {"a.test": 4, "b.test": 1}
     assert Counter(web.asked) == dict.fromkeys(pages, 1)
 
@@ -76,7 +73,7 @@ async def test_a_job_in_shards_goes_by_the_rule_too(serve, server):
 async def test_a_host_that_an_operator_slows_down_gets_one_request_at_a_time(serve, tmp_path):
     web = serve(pages_of("a.test", 4))
     change_control(FolderPlace(tmp_path), lambda control: control.slowing(["a.test"], 0.1, 1.0))
-    await crawl(Follow, {**ADDON, **RULES, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)})
+    await crawl(Follow, in_folder(tmp_path, ADDON, **RULES))
     assert Counter(web.asked) == dict.fromkeys(web.pages, 1)
     assert at_once(web) == {"a.test": 1}
 

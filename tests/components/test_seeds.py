@@ -89,6 +89,7 @@ def test_a_list_that_cannot_be_used_leaves_nothing(tmp_path, table, message):
 def test_what_is_neither_a_file_nor_a_url_is_refused(tmp_path, source):
     with pytest.raises(ExchangeError, match=source):
         add_seeds(FolderPlace(tmp_path / "in"), [source])
+    assert list(seeds_folder(tmp_path / "in").iterdir()) == []
 
 
 def test_bad_rows_can_be_left_out(tmp_path):
@@ -479,19 +480,3 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(serve,
     assert "http://a.test/,a.test," in (tmp_path / "now.csv").read_text(encoding="utf-8")
     assert sorted(web.asked) == ["http://a.test/", "http://b.test/", "http://c.test/"]
     assert check(tmp_path / "job").violations == []
-
-
-@pytest.mark.slow
-def test_wrong_arguments_are_told_in_one_sentence(tmp_path):
-    for arguments, message in (
-        (("export", "."), "give --pages FILE, --links FILE or both"),
-        (
-            ("export", ".", "--pages", "pages.txt"),
-            "pages.txt must end in .csv, .jsonl, one of these and .gz, or .parquet",
-        ),
-        (("seed", "job", "a.test"), "a.test is neither a file nor a URL"),
-    ):
-        done = run_aopic(*arguments, folder=tmp_path)
-        assert done.returncode == 2
-        assert message in done.stderr
-    assert not list(seeds_folder(tmp_path / "job").iterdir())

@@ -412,10 +412,6 @@ def test_wrong_arguments_are_refused_with_the_reason(refused, tmp_path, argument
     assert message in refused(save(tmp_path / "graph.npz", PAIR), *arguments)
 
 
-def test_a_file_that_is_not_there_is_named(refused, tmp_path):
-    assert str(tmp_path / "nothing.npz") in refused(tmp_path / "nothing.npz")
-
-
 @pytest.mark.parametrize("module", ["numpy", "matplotlib"])
 def test_what_must_be_installed_is_told(refused, tmp_path, monkeypatch, module):
     find = importlib.util.find_spec
