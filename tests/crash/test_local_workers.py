@@ -228,7 +228,8 @@ def test_workers_the_command_and_all_of_them_are_killed_and_frozen_at_random(tmp
         begun.check()
 
 
-def test_limits_count_all_workers_and_tables_have_one_head(tmp_path):
+def test_limits_count_all_workers_and_tables_have_one_head(tmp_path, monkeypatch):
+    monkeypatch.setenv("AOPIC_FORK", "0")  # the workers are started as ever
     with crawl(tmp_path) as begun:
         begun.start("--pages", "60", "-o", "table.csv", workers=2)
         assert begun.end() == 0

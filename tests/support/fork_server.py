@@ -1,8 +1,9 @@
 """A process that has imported what a crawl needs, and becomes the processes that tests start, by forking.
 
-``python fork_server.py FD MODULE PATH...`` imports along that path, only MODULE if it is not empty, and takes orders at that socket: one byte, with the standard
-output, the standard error and a socket of the new process. By the latter, the order is read, and the process id and the
-exit code are told. It ends with the process at the other end. :mod:`support.processes` gives the orders.
+``python fork_server.py FD MODULE PATH...`` imports along that path, only MODULE if it is not empty, and takes orders at that
+socket: one byte, with the standard output, the standard error, maybe the standard input, and a socket of the new process. By
+the latter, the order is read, and the process id and the exit code are told. It ends with the process at the other end.
+:mod:`support.processes` gives the orders; what was forked gives them at a socket that all have, for its workers.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def import_all() -> None:
     gc.freeze()
 
 
-def next_order(orders: socket.socket) -> dict[str, Any]:
-    """What this process, a new one, shall be."""
+def next_order(orders: socket.socket, for_workers: socket.socket) -> dict[str, Any]:
+    """What this process, a new one, shall be; those that were forked give their orders *for_workers*."""
     woken, wake = socket.socketpair()
     wake.setblocking(False)
     signal.set_wakeup_fd(wake.fileno())
@@ -68,16 +69,17 @@ def next_order(orders: socket.socket) -> dict[str, Any]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     running: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([orders, woken], [], [])
+        ready, _, _ = select.select([orders, for_workers, woken], [], [])
         if woken in ready:
             woken.recv(1000)
             tell_ends(running)
-        if orders not in ready:
+        asked = next((each for each in (orders, for_workers) if each in ready), None)
+        if asked is None:
             continue
-        told, files, _, _ = socket.recv_fds(orders, 1, 3)
+        told, files, _, _ = socket.recv_fds(asked, 1, 4)
         if not told:
             os._exit(0)
-        with socket.socket(fileno=files[2]) as asker:
+        with socket.socket(fileno=files.pop()) as asker:
             with asker.makefile("rb") as lines:
                 order: dict[str, Any] = json.loads(lines.readline())
             process = os.fork()
@@ -88,11 +90,11 @@ def next_order(orders: socket.socket) -> dict[str, Any]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            for each in (orders, woken, wake, *running.values()):
+            for each in (orders, for_workers, woken, wake, *running.values()):
                 each.close()
-            for number, file in enumerate(files[:2], 1):
+            for number, file in zip((1, 2, 0), files, strict=False):
                 os.dup2(file, number)
-        for file in files[:2]:
+        for file in files:
             os.close(file)
         if not process:
             return order
@@ -110,6 +112,8 @@ def tell_ends(running: dict[int, socket.socket]) -> None:
 
 def be(order: dict[str, Any], of_python: list[str]) -> int:
     """Be what was ordered, with the rest of the path *of_python*; gives the exit code."""
+    if order["has_session"]:
+        os.setsid()
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
@@ -157,7 +161,15 @@ def main() -> None:
         import_module(module)
     else:
         import_all()
-    code = be(next_order(socket.socket(fileno=int(sys.argv[1]))), of_python)
+        from support import processes
+
+    workers, for_workers = socket.socketpair()
+    order = next_order(socket.socket(fileno=int(sys.argv[1])), for_workers)
+    if module or order["environment"].get("AOPIC_FORK") == "0":
+        workers.close()
+    else:
+        processes.fork_workers(workers)
+    code = be(order, of_python)
     threading._shutdown()  # type: ignore[attr-defined]  # as in ``multiprocessing``
     atexit._run_exitfuncs()
     try:

@@ -1,8 +1,8 @@
 """Python processes of their own, as those of ``subprocess``, without the second that each needs to start.
 
-They are forked off a process that has imported everything (``fork_server.py``), one for each process that runs tests. All
-else is real: memory, folder, environment, files, signals, exit code. ``AOPIC_FORK=0`` starts each anew, as do systems that
-cannot fork, and an environment with other settings of Python.
+They are forked off a process that has imported everything (``fork_server.py``), one for each process that runs tests, and
+so are the workers that they start. All else is real: memory, folder, environment, files, signals, exit code.
+``AOPIC_FORK=0`` starts each anew, as do systems that cannot fork, and an environment with other settings of Python.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 from threading import Lock, Thread
-from typing import IO, Any, cast
+from types import SimpleNamespace
+from typing import IO, Any, NamedTuple, cast
 
 from typing_extensions import Self
 
@@ -46,15 +48,37 @@ class _ForkServer:
 
     def fork(self, order: dict[str, Any], files: list[int]) -> socket.socket:
         """A new process; where it is told of by lines: its process id, and its exit code when it has ended."""
-        mine, its_end = socket.socketpair()
-        with its_end, self._lock:
-            socket.send_fds(self._orders, [b"."], [*files, its_end.fileno()])
-        mine.sendall(json.dumps(order).encode() + b"\n")
-        return mine
+        with self._lock:
+            return _fork(self._orders, order, files)
 
 
-_servers: dict[str, _ForkServer] = {}
+class _ForkServerOfAll(NamedTuple):
+    """The process off which this one was forked, which takes orders of all that it has forked."""
+
+    orders: socket.socket
+
+    def fork(self, order: dict[str, Any], files: list[int]) -> socket.socket:
+        """As that of the other one; each order is sent at once."""
+        return _fork(self.orders, order, files)
+
+
+def _fork(orders: socket.socket, order: dict[str, Any], files: list[int]) -> socket.socket:
+    mine, its_end = socket.socketpair()
+    with its_end:
+        socket.send_fds(orders, [b"."], [*files, its_end.fileno()])
+    mine.sendall(json.dumps(order).encode() + b"\n")
+    return mine
+
+
+_servers: dict[str, _ForkServer | _ForkServerOfAll] = {}
 """By the module that they have imported; that of all others has the name ``""``."""
+
+
+def fork_workers(orders: socket.socket) -> None:
+    """Let the workers that this process starts be forked, too, by who takes *orders*."""
+    _servers[""] = _ForkServerOfAll(orders)
+    local_workers: Any = import_module("scrapy_aopic.local_workers")
+    local_workers.subprocess = SimpleNamespace(Popen=start, PIPE=PIPE)
 
 
 def _of_python(environment: dict[str, str]) -> dict[str, str]:
@@ -77,15 +101,17 @@ class Process:
 
     def __init__(
         self,
-        server: _ForkServer,
+        server: _ForkServer | _ForkServerOfAll,
         line: list[str],
         *,
         cwd: str | Path,
         env: dict[str, str],
+        stdin: Any = None,
         stdout: Any = None,
         stderr: Any = None,
         text: bool = False,
         limit: tuple[str, int] | None = None,
+        start_new_session: bool = False,
     ) -> None:
         self.args = line
         self.returncode: int | None = None
@@ -105,8 +131,14 @@ class Process:
                 )
             return None
 
+        self.stdin: IO[Any] | None = None
         self.stdout, self.stderr = make(stdout, 1), make(stderr, 2)
-        order = {"line": line[1:], "folder": str(cwd), "environment": env, "limit": limit}
+        if stdin == PIPE:
+            its_own, mine = os.pipe()
+            its_ends.append(its_own)
+            self.stdin = open(mine, "wb")  # noqa: PTH123, SIM115
+        order = {"line": line[1:], "folder": str(Path(cwd).absolute()), "environment": env, "limit": limit,
+                 "has_session": start_new_session}  # fmt: skip
         with server.fork(order, its_ends) as told:
             self._told = told.makefile("rb", buffering=0)  # so that what was not read yet can be selected
         for each in its_ends:
@@ -188,8 +220,9 @@ def start(
         env: Its environment; that of this process, if none is given.
         imported: The only module that it has when it begins, so that it must import all else by itself, as one that is
             started anew does.
-        options: ``stdout``, ``stderr`` and ``text`` of ``subprocess.Popen``; and ``limit``, a limit of the system by the
-            name that it has in ``resource``, with its value.
+        options: ``stdin`` (which is a pipe, or what the system has), ``stdout``, ``stderr``, ``text`` and
+            ``start_new_session`` of ``subprocess.Popen``; and ``limit``, a limit of the system by the name that it has in
+            ``resource``, with its value.
     """
     if env is None:
         env = dict(os.environ)
