@@ -54,10 +54,8 @@ def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way():
         # As many were sent as were received, but not the same ones.
         ({0: state(sent={1: 3}, got={1: 1}), 1: state(sent={0: 2}, got={0: 4})}, False),
     ]:
-        assert ClusterState(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet, (
-            states,
-            is_quiet,
-        )
+        cluster = ClusterState(0.0, {}, states, ["h", "h"], [True, True])
+        assert cluster.is_quiet is is_quiet, states
 
 
 def test_shards_of_workers_with_one_name_are_counted_by_worker():

@@ -41,10 +41,8 @@ def test_it_waits_where_it_would_if_it_were_paid_and_where_its_cash_says_at_the_
     lease = job.lease()
     given = job.crawl.announce(lease, [B, replace(C, shift=2)], job.now)
     foreseen = (SEED - int(SEED * 0.25)) // 2
-    assert [job.page(each).front_queue for each in (B, C)] == [
-        front_queue(foreseen),
-        front_queue(foreseen, 2),
-    ]
+    waits_in = [job.page(each).front_queue for each in (B, C)]
+    assert waits_in == [front_queue(foreseen), front_queue(foreseen, 2)]
     job.commit()
     assert job.lease().key in (B.key, C.key)
     job.settle(lease, *given, *(link("d", number) for number in range(98)))

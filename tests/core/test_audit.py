@@ -98,8 +98,22 @@ def change_ledger(store: MemoryStore, **values: Any) -> None:
     change_totals(store, ledger={**totals_of(store)["ledger"], **values})
 
 
-def add_cash(store: MemoryStore, of: Link, units: int) -> None:
-    change_page(store, of, cash=page_of(store, of).cash + units)
+def change_new(store: MemoryStore, **values: Any) -> None:
+    change_ledger(store, new={**totals_of(store)["ledger"]["new"], **values})
+
+
+def add(store: MemoryStore, of: Link, **more: int) -> None:
+    page = page_of(store, of)
+    change_page(store, of, **{name: getattr(page, name) + n for name, n in more.items()})
+
+
+def change_queue(store: MemoryStore, of: Link, to: Link | None) -> None:
+    """Put another page into the row of a page in the queue, or none."""
+    change_row(store, Family.QUEUE, row_of(store, of), to and to.key[HOST_BYTES:])
+
+
+def drop_place(store: MemoryStore, of: Link) -> None:
+    change_row(store, Family.META, index_row(store, of), None)
 
 
 def move_row(store: MemoryStore, of: Link, level: int) -> None:
@@ -130,76 +144,44 @@ def by(change: Callable[..., None], *args: Any, **values: Any) -> Callable[[Memo
 
 
 CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
-    "a unit too many": (by(add_cash, VISITED, 1), "1 too many"),
-    "a unit too few": (by(add_cash, QUEUED, -1), "-1 too many"),
+    "a unit too many": (by(add, VISITED, cash=1), "1 too many"),
+    "a unit too few": (by(add, QUEUED, cash=-1), "-1 too many"),
     "a unit of the virtual page": (
         lambda store: change_ledger(store, virtual=totals_of(store)["ledger"]["virtual"] + 1),
         "1 too many",
     ),
-    "a debt": (lambda store: (add_cash(store, VISITED, -5), add_cash(store, FAILED, 5)), "holds -5 units"),
+    "a debt": (lambda store: (add(store, VISITED, cash=-5), add(store, FAILED, cash=5)), "holds -5 units"),
     "handed out to nobody": (by(change_ledger, handed=[1, 0, 0, 0]), "3 too many"),
-    "a history": (
-        lambda store: change_page(store, VISITED, history=page_of(store, VISITED).history + 1),
-        "histories add up",
-    ),
+    "a history": (by(add, VISITED, history=1), "histories add up"),
     "a sum of histories": (by(change_ledger, history=0), "histories add up"),
-    "members of a class": (
-        by(change_ledger, members=[4, 2, 0, 0]),
-        "classes have [3, 2, 0, 0] pages, not [4, 2, 0, 0]",
-    ),
-    "the cash of new pages": (
-        lambda store: change_ledger(store, new={**totals_of(store)["ledger"]["new"], "cash": 7}),
-        "units, not 7",
-    ),
-    "new members of a class": (
-        lambda store: change_ledger(
-            store, new={**totals_of(store)["ledger"]["new"], "members": [3, 1, 0, 0]}
-        ),
-        "classes have [3, 2, 0, 0] new pages, not [3, 1, 0, 0]",
-    ),
+    "members of a class": (by(change_ledger, members=[4, 2, 0, 0]), "classes have [3, 2, 0, 0] pages, not [4, 2, 0, 0]"),
+    "the cash of new pages": (by(change_new, cash=7), "units, not 7"),
+    "new members of a class": (by(change_new, members=[3, 1, 0, 0]), "classes have [3, 2, 0, 0] new pages, not [3, 1, 0, 0]"),
     "a page from the future": (by(change_totals, order=5), "newer than the last commit"),
     "a page without a request": (
         by(change_row, Family.REQUESTS, QUEUED.key, None),
         f"page {QUEUED.key.hex()} waits, and has no request",
     ),
     "a missing page": (by(change_row, Family.PAGES, QUEUED.key, None), "belongs to no queued page"),
-    "a missing queue row": (
-        lambda store: change_row(store, Family.QUEUE, row_of(store, QUEUED), None),
-        f"queued page {QUEUED.key.hex()} has no queue row",
-    ),
+    "a missing queue row": (by(change_queue, QUEUED, None), f"queued page {QUEUED.key.hex()} has no queue row"),
     "an extra queue row": (
         by(change_row, Family.QUEUE, BUSY + queue_row(5, 1), QUEUED.key[HOST_BYTES:]),
         "belongs to no queued page",
     ),
-    "a queue row of a visited page": (
-        lambda store: change_row(store, Family.QUEUE, row_of(store, VISITED), VISITED.key[HOST_BYTES:]),
-        "belongs to no queued page",
-    ),
+    "a queue row of a visited page": (by(change_queue, VISITED, VISITED), "belongs to no queued page"),
     "a queue row of a page that nobody knows": (
         by(change_row, Family.QUEUE, BUSY + queue_row(5, 1), b"nobody's"),
         "belongs to no queued page",
     ),
-    "a queue row of another page": (
-        lambda store: change_row(store, Family.QUEUE, row_of(store, QUEUED), VISITED.key[HOST_BYTES:]),
-        "has no queue row",
-    ),
-    "a level that is not that of the row": (
-        lambda store: change_page(store, QUEUED, front_queue=page_of(store, QUEUED).front_queue - 1),
-        "has no queue row",
-    ),
+    "a queue row of another page": (by(change_queue, QUEUED, VISITED), "has no queue row"),
+    "a level that is not that of the row": (by(add, QUEUED, front_queue=-1), "has no queue row"),
     "a level that is not that of the cash": (
         lambda store: move_row(store, QUEUED, page_of(store, QUEUED).front_queue - 1),
         f"page {QUEUED.key.hex()} waits in front queue 28, not 29",
     ),
     "a shift": (by(change_page, QUEUED, shift=1), "waits in front queue 29, not 30"),
-    "a queued page that is said to be visited": (
-        by(change_page, QUEUED, state=PageState.VISITED),
-        "belongs to no queued page",
-    ),
-    "a visited page that is said to be queued": (
-        by(change_page, VISITED, state=PageState.QUEUED),
-        "has no queue row",
-    ),
+    "a queued page that is said to be visited": (by(change_page, QUEUED, state=PageState.VISITED), "belongs to no queued page"),
+    "a visited page that is said to be queued": (by(change_page, VISITED, state=PageState.QUEUED), "has no queue row"),
     "a visited page that is said to have failed": (
         by(change_page, VISITED, state=PageState.FAILED),
         "2 visited are recorded, but 1 are stored",
@@ -221,47 +203,26 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         f"the record of host {BUSY.hex()} cannot be understood",
     ),
     "a host whose pages are gone": (by(change_row, Family.PAGES, SHELVED.key, None), "host shelved"),
-    "a host's queued pages": (
-        by(change_host, QUEUED, queued=2),
-        f"host busy ({BUSY.hex()}) says 2 queued pages, but has 1",
-    ),
+    "a host's queued pages": (by(change_host, QUEUED, queued=2), f"host busy ({BUSY.hex()}) says 2 queued pages, but has 1"),
     "a host's visited pages": (by(change_host, QUEUED, visited=0), "says 0 visited pages, but has 1"),
     "a missing host": (by(change_row, Family.HOSTS, BUSY, None), "says 0 queued pages, but has 1"),
-    "a host that is shelved too low": (
-        by(change_host, SHELVED, best=28),
-        "host shelved is shelved below its best page",
-    ),
+    "a host that is shelved too low": (by(change_host, SHELVED, best=28), "host shelved is shelved below its best page"),
     "a host that is parked too low": (by(change_host, PARKED, best=3), "below its best page"),
     "a host that waits nowhere": (by(change_host, QUEUED, row=b""), "host busy has pages queued"),
     "a host that says it waits in another place": (
         by(change_host, SHELVED, row=b"F\x01"),
         "host shelved has pages queued, but no place",
     ),
-    "a place of a host without queued pages": (
-        by(change_host, FAILED, row=b"A"),
-        "host dead has nothing queued, but an index row",
-    ),
-    "a missing place of an active host": (
-        lambda store: change_row(store, Family.META, index_row(store, QUEUED), None),
-        "host busy has pages queued, but no place",
-    ),
-    "a missing place of a shelved host": (
-        lambda store: change_row(store, Family.META, index_row(store, SHELVED), None),
-        "host shelved has pages queued, but no place",
-    ),
-    "a missing place of a parked host": (
-        lambda store: change_row(store, Family.META, index_row(store, PARKED), None),
-        "host parked has pages queued, but no place",
-    ),
+    "a place of a host without queued pages": (by(change_host, FAILED, row=b"A"), "host dead has nothing queued, but an index row"),
+    "a missing place of an active host": (by(drop_place, QUEUED), "host busy has pages queued, but no place"),
+    "a missing place of a shelved host": (by(drop_place, SHELVED), "host shelved has pages queued, but no place"),
+    "a missing place of a parked host": (by(drop_place, PARKED), "host parked has pages queued, but no place"),
     "a place too many": (by(change_row, Family.META, b"A" + SHELVED.key[:HOST_BYTES], b""), "4 places for 3 hosts"),
     "a place of nobody": (by(change_row, Family.META, b"Anobody's", b""), "4 places for 3 hosts"),
-    "a host with another name": (
-        by(change_host, QUEUED, name="other"),
-        "has another name than the one that its key was made of",
-    ),
+    "a host with another name": (by(change_host, QUEUED, name="other"), "has another name than the one that its key was made of"),
     "a page that waits in no front queue": (by(change_page, QUEUED, front_queue=1 << 80), "which there is not"),
     "a page that failed and holds cash": (
-        lambda store: (add_cash(store, FAILED, 1), add_cash(store, VISITED, -1)),
+        lambda store: (add(store, FAILED, cash=1), add(store, VISITED, cash=-1)),
         "failed, but holds 1 units",
     ),
     "a page that waits for nobody": (by(change_page, QUEUED, is_claimed=True), "and there are none"),
@@ -269,14 +230,8 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         by(change_row, Family.REQUESTS, link("busy", 9).key, b"busy/9"),
         "is gone, and its request is there",
     ),
-    "the count of visits": (
-        by(change_totals, visits=4),
-        "4 pages are said to be visited or to have failed, but 3 are",
-    ),
-    "a gate that cannot be understood": (
-        by(change_row, Family.META, b"G" + bytes(8), b"\xc1"),
-        "cannot be understood",
-    ),
+    "the count of visits": (by(change_totals, visits=4), "4 pages are said to be visited or to have failed, but 3 are"),
+    "a gate that cannot be understood": (by(change_row, Family.META, b"G" + bytes(8), b"\xc1"), "cannot be understood"),
     "a row of no index": (by(change_row, Family.META, b"Zrow", b""), "is of no index"),
     "counters that cannot be understood": (
         by(change_row, Family.META, COUNTERS_KEY, b"\xc1"),

@@ -180,9 +180,8 @@ def test_pages_of_one_make_that_lead_to_each_other_are_bounded_too():
     seed, other, honest = link("a", 2), link("a", 999), link("a", 3)
     web.seed(seed)
     assert web.visit(other, honest).key == seed.key
-    assert (
-        web.visit().key == honest.key
-    )  # the other one is of that make, too, though it was found from elsewhere
+    # The other one is of that make, too, though it was found from elsewhere.
+    assert web.visit().key == honest.key
     web.commit()
 
 

@@ -105,15 +105,8 @@ def test_check_finds_what_no_crawl_writes():
     (one,) = [key for key, value in rows(web).items() if value == b"\3"]
     page = web.page(links[0])
     page.lowered = 1
-    web.store.write(
-        {
-            Family.PAGES: {links[0].key: pack_page(page)},
-            Family.META: {DIRECTORIES + one: b"\0", DIRECTORIES + one[:-1]: b"\1"},
-        },
-        sync=True,
-    )
+    counts = {DIRECTORIES + one: b"\0", DIRECTORIES + one[:-1]: b"\1"}
+    web.store.write({Family.PAGES: {links[0].key: pack_page(page)}, Family.META: counts}, sync=True)
     found = " ".join(audit(web.store).violations)
-    assert all(
-        fault in found
-        for fault in ("of no host", "a count that there cannot be", "was visited, but waits lower")
-    )
+    for fault in ("of no host", "a count that there cannot be", "was visited, but waits lower"):
+        assert fault in found

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.core_crawl import Job, link
 from support.core_shards import ShardedJob
+from support.naming import case
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -52,10 +53,8 @@ def test_the_nearest_name_then_the_first_pattern_has_each_option():
         assert {option: source.name for option, source in RULES.sources(host).items()} == found, (host, found)
         rule = RULES.of(host)
         assert rule is not None, (host, found)
-        assert rule.options == {option: RULES.all[name].options[option] for option, name in found.items()}, (
-            host,
-            found,
-        )
+        with case(host, found):
+            assert rule.options == {option: RULES.all[name].options[option] for option, name in found.items()}
 
 
 def test_rules_know_which_of_them_have_held_and_survive_a_pickle():

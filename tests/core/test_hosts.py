@@ -186,11 +186,8 @@ class Walk:
         self.dice = dice
         self.order = order()
         self.order.budget, self.order.allowance = dice.choice([(0.0, 0.0), (0.02, 2.0), (0.1, 2.0)])
-        self.how = {
-            "max_active": max_active,
-            "connections": connections,
-            "uses_addresses": dice.random() < 0.5,
-        }
+        self.how = {"max_active": max_active, "connections": connections}
+        self.how["uses_addresses"] = dice.random() < 0.5
         self.domain_of = label if dice.random() < 0.5 else None
         self.politeness = Politeness(min_gap=1.0, backoff=5.0, dead_after=2, connections=at_once)
         self.store = MemoryStore()
@@ -352,13 +349,8 @@ def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(order, m
 def test_a_host_gets_as_many_requests_at_once_as_it_has_connections_and_others_get_one(max_active):
     most, gates = 0, Counter[bool]()
     for seed in range(4):
-        walk = Walk(
-            random.Random(seed),
-            order=Aopic,
-            max_active=max_active,
-            connections=8,
-            at_once=lambda name: 3 if name < "h4" else 1,
-        )
+        how = {"max_active": max_active, "connections": 8, "at_once": lambda name: 3 if name < "h4" else 1}
+        walk = Walk(random.Random(seed), order=Aopic, **how)
         for _ in range(300):
             before = {key: len(host.transfers) for key, host in walk.frontier.active.items()}
             walk.step()
@@ -369,10 +361,8 @@ def test_a_host_gets_as_many_requests_at_once_as_it_has_connections_and_others_g
             for key, n in counts.items():
                 host = walk.frontier.active[key]
                 assert len(host.transfers) == n
-                assert host.at_once in (
-                    1,
-                    3 if host.name < "h4" and not (host.errors or host.crawl_delay) else 1,
-                )
+                has_three = host.name < "h4" and not (host.errors or host.crawl_delay)
+                assert host.at_once in (1, 3 if has_three else 1)
                 assert n <= max(before.get(key, 0), host.at_once), host
                 assert host.leased_at == min(host.transfers.values())
                 most = max(most, n)

@@ -99,10 +99,8 @@ def test_a_page_that_is_one_with_another_is_no_ordinary_page():
         assert job.crawl.judge(lease, TEXT).first, outcome
         job.settle(lease, outcome=outcome)
         visit(job, C, same_as=A.key, outcome=outcome)
-        assert (job.page(B).outcome, job.page(C).outcome) == (
-            outcome or "duplicate",
-            outcome or "canonical",
-        ), outcome
+        expected = outcome or "duplicate", outcome or "canonical"
+        assert (job.page(B).outcome, job.page(C).outcome) == expected
 
 
 # -- across registered domains
@@ -178,9 +176,8 @@ def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(vis
             judged(job, page)
         victim = job.page(pages[0])
         assert not victim.canonical
-        assert victim.history + victim.cash >= received[pages[0].key] - len(
-            visits
-        )  # as histories are rounded
+        rounded = len(visits)  # as histories are
+        assert victim.history + victim.cash >= received[pages[0].key] - rounded
     job.commit()
 
 

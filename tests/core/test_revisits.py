@@ -582,10 +582,8 @@ def test_each_fetch_pays_for_its_share_of_a_visit_and_all_for_a_hundred_at_most(
         job.seed(*(link(f"new{number}") for number in range(3)))
         for _ in range(3):
             job.lease()
-        assert job.crawl.counts.visited == 150 - paid, (
-            share,
-            paid,
-        )  # by all visits before, and by two of the three leases
+        # By all visits before, and by two of the three leases.
+        assert job.crawl.counts.visited == 150 - paid, share
 
 
 def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other():

@@ -110,10 +110,8 @@ def test_other_lines_are_no_rules():
 
 def test_robots_txt_itself_is_always_allowed():
     rules = read(b"user-agent: *\ndisallow: /\n")
-    assert [
-        rules.allow(path_of(f"http://h.test{path}"))
-        for path in ("/robots.txt", "/robots.txt?x", "/robots.txtx")
-    ] == [True, True, False]
+    paths = ("/robots.txt", "/robots.txt?x", "/robots.txtx")
+    assert [rules.allow(path_of(f"http://h.test{path}")) for path in paths] == [True, True, False]
 
 
 def test_a_crawl_delay_that_is_none_changes_nothing():

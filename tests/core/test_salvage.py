@@ -36,12 +36,8 @@ POLICY = Policy(max_active=3, keep_links=True, directory_of=lambda request: requ
 
 def make(*, recrawl: bool = False) -> MemoryStore:
     """A job with visited, queued and failed pages, some merged into others, and hosts of every kind."""
-    job = Job(
-        recrawl=Recrawl(share=0.3) if recrawl else None,
-        max_active=3,
-        keep_links=True,
-        directory_of=POLICY.directory_of,
-    )
+    how = {"max_active": 3, "keep_links": True, "directory_of": POLICY.directory_of}
+    job = Job(recrawl=Recrawl(share=0.3) if recrawl else None, **how)
     job.seed(*(link(f"h{n % 7}", n) for n in range(5)))
     dice = random.Random(5)
     for step in range(30):
@@ -141,9 +137,8 @@ def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_hav
         for letter in (OUTSIDERS, DIRECTORIES, BRANCHES):
             rows_in_one = [row for row in whole.scan(Family.META) if row[0][:1] == letter]
             assert rows_in_one
-            assert rows_in_one == sorted(
-                row for shard in shards for row in shard.scan(Family.META) if row[0][:1] == letter
-            )
+            of_shards = (row for shard in shards for row in shard.scan(Family.META))
+            assert rows_in_one == sorted(row for row in of_shards if row[0][:1] == letter)
         assert [SEEDS_KEY in dict(shard.scan(Family.META)) for shard in shards] == [True, False, False]
         for shard in shards[1:]:
             shards[0].write({Family.CONTENT: dict(shard.scan(Family.CONTENT))}, sync=True)
@@ -184,9 +179,8 @@ def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_el
     hosts = {key for key, _ in store.scan(Family.HOSTS)}
     for key, page in left.items():
         if page.state != PageState.QUEUED or page.visits:
-            assert (new[key].visits > 0) == (key in requests or key[:HOST_BYTES] in hosts), (
-                "it is known as fetched"
-            )
+            is_known = key in requests or key[:HOST_BYTES] in hosts
+            assert (new[key].visits > 0) == is_known, "it is known as fetched"
         elif key in requests:
             assert new[key].state == PageState.QUEUED, "nothing that waits is lost"
     assert result.unrequested == sum(
@@ -240,9 +234,8 @@ def test_a_page_whose_record_is_lost_is_known_by_its_queue_row():
     drop(store, Family.PAGES, 10_000)
     target, result = salvaged(store)
     after = pages_of(target)
-    assert {key: page.state == PageState.QUEUED for key, page in after.items()} == {
-        key: page.state == PageState.QUEUED for key, page in before.items()
-    }
+    wait = [{key: page.state == PageState.QUEUED for key, page in each.items()} for each in (before, after)]
+    assert wait[0] == wait[1]
     assert (result.uncertain, result.missing) == (0, 0)
 
 

@@ -381,10 +381,8 @@ def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_that_as_w
         for _ in range(n):
             job.visit(number)
         standings.append(job.shards[number].best(job.now))
-    assert [each.is_late for each in standings] == [
-        False,
-        False,
-    ]  # a seed's domain may take its part of all seeds
+    # A seed's domain may take its part of all seeds.
+    assert [each.is_late for each in standings] == [False, False]
     one.learn(Sums(seeds=1_000_000))
     other.learn(Sums(seeds=1_000_000))
     for number in (0, 1):

@@ -203,12 +203,9 @@ def test_charges_outlive_a_restart():
     desk.link("other", "a")
     desk.link("a", "b")
     desk.fetch("b", 5)
-    before = [desk.sponsors(name) for name in ("a", "b")], [desk.is_late(name) for name in ("a", "b")]
+    before = [(desk.sponsors(name), desk.is_late(name)) for name in ("a", "b")]
     desk.reopen()
-    assert (
-        [desk.sponsors(name) for name in ("a", "b")],
-        [desk.is_late(name) for name in ("a", "b")],
-    ) == before
+    assert [(desk.sponsors(name), desk.is_late(name)) for name in ("a", "b")] == before
     assert sum(desk.sponsors("a").values()) == 5
 
 

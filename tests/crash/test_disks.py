@@ -227,10 +227,8 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
         with workers.paused():
             for number in (2, 3):
                 workers.start(number).wait(DEADLINE)
-        assert (
-            f"crawls the shards there, of which {gethostname()}:{older} has a copy"
-            in workers.log(3).read_text()
-        )
+        refused = f"crawls the shards there, of which {gethostname()}:{older} has a copy"
+        assert refused in workers.log(3).read_text()
         assert "has no shard of the job" in workers.log(4).read_text()
         del workers.all[3:]
         workers.wait()
@@ -313,13 +311,8 @@ def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path):
         first.kill()
         first.wait()
         folder = shard_folder(tmp_path / "job-0", 0)
-        names = (
-            *folder.glob("*.sst"),
-            *folder.glob("*.log"),
-            *folder.glob("*.sqlite3"),
-            *folder.glob("*-wal"),
-        )
-        path = max(names, key=lambda path: path.stat().st_size)
+        paths = [path for kind in ("*.sst", "*.log", "*.sqlite3", "*-wal") for path in folder.glob(kind)]
+        path = max(paths, key=lambda path: path.stat().st_size)
         os.truncate(path, path.stat().st_size // 2)
         before = {each: each.read_bytes() for each in (tmp_path / "job-0").rglob("*") if each.is_file()}
         new = workers.jobs[0] = tmp_path / "job-2"
@@ -402,11 +395,8 @@ def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_
 @pytest.mark.parametrize("killed", [False, True])
 def test_several_workers_share_each_of_the_folders(tmp_path, killed):
     """Of one folder a worker is killed, and its parent starts another one; of the other one the parent is killed, too."""
-    settings = {
-        "AOPIC_WORKERS": 2,
-        "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}),
-        "ROBOTSTXT_OBEY": False,
-    }
+    addons = json.dumps({"scrapy_aopic.Addon": 500})
+    settings = {"AOPIC_WORKERS": 2, "ADDONS": addons, "ROBOTSTXT_OBEY": False}
     kills = []
     with running(tmp_path, delay=0.1 if killed else 0.005, **settings) as workers:  # type: ignore[arg-type]
         first, second = workers.start(0), workers.start(1)

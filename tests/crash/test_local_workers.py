@@ -272,10 +272,8 @@ def test_a_job_in_one_piece_is_cut_and_goes_on_with_several_workers(tmp_path):
         begun.job = FolderPlace(tmp_path / "cut")
         text = said(tmp_path, *way_out[1].split(), begun.job, "--shards", SHARDS)
         assert f"{len(waits)} pages wait and {len(known)} are known as fetched, on {N_HOSTS} hosts." in text
-        assert (
-            "Lost: 0 that waited, whose requests are gone; 0 of hosts whose names are gone; 0 of which"
-            in text
-        )
+        lost = "Lost: 0 that waited, whose requests are gone; 0 of hosts whose names are gone; 0 of which"
+        assert lost in text
         assert f"JOBDIR={begun.job}, and AOPIC_WORKERS or --workers" in text
         now_known, now_wait = fetched_and_waiting(begun.job)
         assert (now_known.keys(), now_wait.keys()) == (known.keys(), waits.keys())

@@ -44,16 +44,9 @@ def state_of(ledger: Ledger, pages: list[Page]) -> dict[str, Any]:
     totals = ledger.totals
     in_window, ever = Estimate(totals, by_window=True), Estimate(totals, by_window=False)
     return {
-        "totals": [
-            str(units)
-            for units in (
-                totals.virtual,
-                totals.distributed,
-                totals.virtual_distributed,
-                totals.history,
-                *totals.handed,
-            )
-        ],
+        "totals": [*map(str, (
+            totals.virtual, totals.distributed, totals.virtual_distributed, totals.history, *totals.handed,
+        ))],
         "members": list(totals.members),
         "turn": totals.turn,
         "pages": [
@@ -183,13 +176,10 @@ def test_the_ledger_of_the_explainer_is_the_production_ledger_on_200_random_grap
     Exponentials differ in their last digit from engine to engine: histories of the window ``"ewma"`` may, too.
     """
     walks = [Walk(seed) for seed in range(200)]
+    windows = [[walk.window.size, walk.window.kind, walk.window.clock] for walk in walks]
     cases = [
-        {
-            "how": walk.how,
-            "window": [walk.window.size, walk.window.kind, walk.window.clock],
-            "actions": walk.actions,
-        }
-        for walk in walks
+        {"how": walk.how, "window": window, "actions": walk.actions}
+        for walk, window in zip(walks, windows, strict=True)
     ]
     found = call(SCRIPTS, "driveLedgers", cases)
     n_steps = 0
@@ -256,13 +246,8 @@ def test_webs_of_the_explainer_are_the_production_ledger_under_every_policy():
             for target, units in zip(targets, paid, strict=True):
                 ledger.catch_up(pages[target])
                 pages[target].cash += units
-            assert said == [
-                str(spent),
-                targets,
-                [str(units) for units in paid],
-                str(totals.virtual - before),
-                str(totals.handed[3] - handed),
-            ]
+            of_virtual = [str(totals.virtual - before), str(totals.handed[3] - handed)]
+            assert said == [str(spent), targets, [str(units) for units in paid], *of_virtual]
             assert state == state_of(ledger, pages)
             assert sum(map(ledger.cash, pages)) + totals.virtual == 1000 * n
         assert found["importance"] == pytest.approx([ledger.importance(page) for page in pages], abs=1e-12)
@@ -403,18 +388,8 @@ def test_a_drawn_web_survives_its_address_and_nothing_else_is_taken_for_one():
         )
     for web, (fragment, again) in zip(webs, call(SCRIPTS, "writeAndRead", webs), strict=True):
         assert again == web, fragment
-    nonsense = [
-        "",
-        "#",
-        "#web=",
-        "web=1,1",
-        "web=1,101/",
-        "web=1,2,3/",
-        "web=<b>/",
-        "web=1,1;2,2/0",
-        "web=;/;",
-    ]
-    nonsense += ["web=" + ";".join(["1,1"] * 31) + "/" + ";" * 30, "web=" + "1" * 10**6, HOSTILE]
+    nonsense = ["", "#", "#web=", "web=1,1", "web=1,101/", "web=1,2,3/", "web=<b>/", "web=1,1;2,2/0"]
+    nonsense += ["web=;/;", "web=" + ";".join(["1,1"] * 31) + "/" + ";" * 30, "web=" + "1" * 10**6, HOSTILE]
     assert call(SCRIPTS, "read", [["fromFragment", text] for text in nonsense]) == [None] * len(nonsense)
     # Links to pages that are not there, and to the page itself, are left out.
     assert call(SCRIPTS, "read", [["fromFragment", "#web=1,1;2,2/0.1.7;0.0"]])[0]["links"] == [[1], [0]]
@@ -422,11 +397,8 @@ def test_a_drawn_web_survives_its_address_and_nothing_else_is_taken_for_one():
 
 def test_links_are_read_as_readers_write_them():
     texts = ["1: 2 3\n2:3\n3:", " 2 : 1,1 , 2\n\n", "1:\n1: 2\n2: 1"]
-    assert call(SCRIPTS, "read", [["fromText", text] for text in texts]) == [
-        [[1, 2], [2], []],
-        [[], [0]],
-        [[1], [0]],
-    ]
+    links = [[[1, 2], [2], []], [[], [0]], [[1], [0]]]
+    assert call(SCRIPTS, "read", [["fromText", text] for text in texts]) == links
     wrong = ["", "  \n", "1", "a: 1", "1: 31", "0: 1", "1: 0", "1: 2; 3", HOSTILE, "1: 999999999999"]
     assert all(
         isinstance(each, str) for each in call(SCRIPTS, "read", [["fromText", text] for text in wrong])

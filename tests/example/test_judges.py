@@ -324,8 +324,6 @@ def slow_value(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
 async def test_a_function_that_holds_the_crawl_up_is_named(monkeypatch, caplog):
     await crawled(slow_grade, monkeypatch, AOPIC_LINK_SCORER=slow_value)
     said = [record.getMessage() for record in caplog.records if "whole crawl waited" in record.getMessage()]
-    assert [each.split(" took")[0] for each in said] == [
-        "The function of AOPIC_TOPIC",
-        "The function of AOPIC_LINK_SCORER",
-    ]
+    whose = [each.split(" took")[0] for each in said]
+    assert whose == ["The function of AOPIC_TOPIC", "The function of AOPIC_LINK_SCORER"]
     assert all("async def" in each for each in said)
