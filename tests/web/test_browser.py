@@ -76,25 +76,30 @@ def resize(browser: Browser, width: int, scheme: str, height: int = 1000) -> Non
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
+def see(browser: Browser, expression: str, *arguments: object) -> Any:
+    """The value of an *expression* in the page."""
+    return browser.execute_script(f"return {expression}", *arguments)
+
+
 def wait_for(browser: Browser, condition: str, seconds: float = 30.0) -> Any:
     """The value of the expression *condition* once it is true."""
     until = time.monotonic() + seconds
-    while not (value := browser.execute_script(f"return {condition}")):
+    while not (value := see(browser, condition)):
         assert time.monotonic() < until, condition
         time.sleep(0.05)
     return value
 
 
 def text(browser: Browser, id_: str) -> str:
-    found: str = browser.execute_script("return document.getElementById(arguments[0]).innerText", id_)
+    found: str = see(browser, "document.getElementById(arguments[0]).innerText", id_)
     return found.replace("\xa0", " ")
 
 
 def assert_clean(browser: Browser) -> None:
     """No message in the console, and nothing loaded from elsewhere."""
     assert browser.get_log("browser") == []
-    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
-    own = browser.execute_script("return location.origin")
+    loaded = see(browser, "performance.getEntriesByType('resource').map(each => each.name)")
+    own = see(browser, "location.origin")
     assert loaded
     assert {name for name in loaded if not name.startswith(f"{own}/")} == set()
 
@@ -197,7 +202,7 @@ def open_page(browser: Browser, port: int) -> None:
     browser.get_log("browser")
     browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
     wait_for(browser, "document.querySelector('#totals dd')?.textContent")
-    assert browser.execute_script("return location.search") == ""
+    assert see(browser, "location.search") == ""
 
 
 @pytest.fixture(scope="module")
@@ -228,15 +233,15 @@ def test_a_live_crawl_at_each_width_in_each_colour(browser, crawl, width, scheme
     assert text(browser, "state").startswith("● Running for") or text(browser, "state").startswith(
         "Running for"
     )
-    assert browser.execute_script("return document.querySelectorAll('#four > div').length") == 4
+    assert see(browser, "document.querySelectorAll('#four > div').length") == 4
     scroll_to(browser, "fronts")
     assert 1 <= wait_for(browser, "document.querySelectorAll('#fronts i').length") <= 64
-    assert browser.execute_script("return document.documentElement.scrollWidth") == width
-    back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert see(browser, "document.documentElement.scrollWidth") == width
+    back = see(browser, "getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (scheme == "light")
     assert_clean(browser)
     if folder := os.environ.get("AOPIC_PICTURES"):
-        height = browser.execute_script("return document.documentElement.scrollHeight")
+        height = see(browser, "document.documentElement.scrollHeight")
         resize(browser, width, scheme, height)
         time.sleep(1.5)
         browser.save_screenshot(str(Path(folder) / f"dashboard-{width}-{scheme}.png"))
@@ -264,14 +269,14 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(browser, crawl):
     resize(browser, 1400, "light")
     open_page(browser, port)
     visited = "Number(document.querySelectorAll('#totals dd')[0].textContent.replaceAll(',', ''))"
-    first = browser.execute_script(f"return {visited}")
+    first = see(browser, visited)
     wait_for(browser, f"{visited} > {first}")
     process.send_signal(signal.SIGINT)
     wait_for(
         browser, "document.getElementById('state').textContent.startsWith('The crawl is over: shutdown')", 60
     )
     process.wait(60)
-    assert browser.execute_script(f"return {visited}") >= first
+    assert see(browser, visited) >= first
     assert_clean(browser)
     known = ask_view(folder, snapshot_of)
     with serve_job(FolderPlace(folder)) as stored:
@@ -368,20 +373,20 @@ def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(browser, tmp_pa
     assert text(browser, "traps-note") == "none"
     compared = "return [...document.querySelectorAll('#compared-rows tbody tr')].map(each => [...each.children].map(cell => cell.textContent))"
     assert ["pages queued", "60", "7"] in browser.execute_script(compared)
-    assert str(other) in browser.execute_script("return document.getElementById('compared-rows').textContent")
-    assert browser.execute_script("return document.querySelectorAll('#compared-rows polyline').length") == 2
+    assert str(other) in see(browser, "document.getElementById('compared-rows').textContent")
+    assert see(browser, "document.querySelectorAll('#compared-rows polyline').length") == 2
     assert str(job) in text(browser, "facts")
     assert not browser.find_element("id", "failures").is_displayed()  # a stored job has none
-    assert browser.execute_script("return document.querySelectorAll('#plot polyline').length") == 2
+    assert see(browser, "document.querySelectorAll('#plot polyline').length") == 2
     browser.find_element("css selector", "#by option[value=queued]").click()
     wait_for(browser, "document.querySelectorAll('#rows tbody tr').length === 50")
     asking = "return [...document.querySelectorAll('input, a, button:not(thead *)')].filter(each => each.checkVisibility()).map(each => each.outerHTML)"
     skip, hosts = browser.execute_script(asking)
     assert "#main" in skip
     assert "#hosts" in hosts
-    assert browser.execute_script("return typeof hacked") == "undefined"
-    assert browser.execute_script("return document.documentElement.scrollWidth") == width
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert see(browser, "typeof hacked") == "undefined"
+    assert see(browser, "document.documentElement.scrollWidth") == width
+    assert see(browser, "performance.getEntriesByType('resource').length") == 0
     assert browser.get_log("browser") == []
     assert_accessible(browser)
 
@@ -398,14 +403,9 @@ def test_hostile_text_is_only_text(browser, page, width):
     for place in ("answer", "rows", "failed", "classes", "pages", "domain-rows", "traps"):
         body = text(browser, place)
         assert all(each in body for each in HOSTILE[:4])
-    assert browser.execute_script("return typeof hacked") == "undefined"
-    assert (
-        browser.execute_script(
-            "return document.querySelectorAll('main img, main script, main a, iframe').length"
-        )
-        == 0
-    )
-    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    assert see(browser, "typeof hacked") == "undefined"
+    assert see(browser, "document.querySelectorAll('main img, main script, main a, iframe').length") == 0
+    assert see(browser, "document.documentElement.scrollWidth") == width
     assert_clean(browser)
 
 
@@ -418,16 +418,10 @@ def test_the_verdict_is_said_again_only_when_what_limits_changes(browser, page):
     served.figures["verdict"] = {"limit": "politeness", "sentence": "40 hosts.", "headline": headline}
     wait_for(browser, f"document.getElementById('headline').textContent === '{headline}'")
     assert browser.execute_script(spoken) == "Politeness limits this crawl."
-    assert (
-        browser.execute_script("return document.querySelector('#headline em.waiting').textContent")
-        == "Politeness"
-    )
+    assert see(browser, "document.querySelector('#headline em.waiting').textContent") == "Politeness"
     served.figures["verdict"] = {"limit": "network", "sentence": "x", "headline": "Nothing answers: 3 hosts."}
     wait_for(browser, "document.getElementById('spoken').textContent === 'Nothing answers: 3 hosts.'")
-    assert (
-        browser.execute_script("return document.querySelector('#headline em.failed').textContent")
-        == "Nothing answers"
-    )
+    assert see(browser, "document.querySelector('#headline em.failed').textContent") == "Nothing answers"
 
 
 def test_the_page_can_be_used_by_keyboard(browser, page):
@@ -444,10 +438,8 @@ def test_the_page_can_be_used_by_keyboard(browser, page):
         seen.append(active.get_attribute("id") or active.text or active.tag_name)
     assert {"Hosts", "OPIC explained", "by", "part", "of", "rows"} <= set(seen)
     assert any(each.startswith("Order and cash") for each in seen)
-    assert browser.execute_script(
-        "return [...document.querySelectorAll('table')].every(each => each.caption)"
-    )
-    assert browser.execute_script("return [...document.querySelectorAll('th')].every(each => each.scope)")
+    assert see(browser, "[...document.querySelectorAll('table')].every(each => each.caption)")
+    assert see(browser, "[...document.querySelectorAll('th')].every(each => each.scope)")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -466,8 +458,8 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(browser, page, scheme
     assert len(browser.find_elements("css selector", "#mine tbody tr")) == len(HOSTILE)
     assert HOSTILE[0][:20] in text(browser, "mine")
     assert "of all importance" in text(browser, "mine")
-    assert browser.execute_script("return typeof hacked") == "undefined"
-    assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+    assert see(browser, "typeof hacked") == "undefined"
+    assert see(browser, "document.documentElement.scrollWidth") == 400
     assert_clean(browser)
     assert_accessible(browser)
 
@@ -490,9 +482,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     served = page(dropped=dropped, ledger=ledger, regret=1.0)
     assert "must wait for its host; the next one is worth 4 times less than it." in text(browser, "regret")
     assert "worth 2 times less than the best that waited, on average." in text(browser, "regret")
-    cells = browser.execute_script(
-        "return [...document.querySelectorAll('#fronts i')].map(each => each.className)"
-    )
+    cells = see(browser, "[...document.querySelectorAll('#fronts i')].map(each => each.className)")
     assert [n for n, each in enumerate(cells) if "best" in each] == [0]
     assert [n for n, each in enumerate(cells) if "ready" in each] == [37 - 35]
     open_sections(browser)
@@ -522,7 +512,7 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page)
     served = page()
     served.figures |= {"at": served.figures["at"] + 10}
     wait_for(browser, "document.querySelector('#plot polyline.fetched')")
-    label = browser.execute_script("return document.querySelector('#plot svg').getAttribute('aria-label')")
+    label = see(browser, "document.querySelector('#plot svg').getAttribute('aria-label')")
     assert "Now: 12.5 fetched a second of 20 that politeness allowed" in label
     four = text(browser, "four")
     assert four.startswith("12.5\n") or "\n12.5\n" in four
@@ -530,8 +520,8 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page)
     assert "0 in flight, 0 ready, 6 waiting (6 gap)" in four
     assert text(browser, "waits") == "Of hosts in memory must be left alone: 6 for up to 10 s."
     for name in ("fetched", "allowed"):
-        heights = browser.execute_script(
-            "return document.querySelector('#plot polyline.' + arguments[0]).getAttribute('points')", name
+        heights = see(
+            browser, "document.querySelector('#plot polyline.' + arguments[0]).getAttribute('points')", name
         )
         assert len({each.partition(",")[2] for each in heights.split()}) == 1
     # Of pages that are visited again; what is forbidden or gone has a number of its own.
@@ -547,23 +537,24 @@ def test_hosts_are_found_sorted_and_say_why(browser, page):
     resize(browser, 1000, "light")
     page()
     names = "[...document.querySelectorAll('#rows tbody th')].map(each => each.innerText)"
-    assert browser.execute_script(f"return {names}") == HOSTILE
+    assert see(browser, names) == HOSTILE
     browser.find_element("css selector", "#by option[value=queued]").click()
     wait_for(browser, f"{names}[0] === 'queued.test'")
     assert "as of the last commit" in text(browser, "rows-note")
     press(browser, "#rows thead th:nth-child(3) button")
-    sizes = browser.execute_script(
-        "return [...document.querySelectorAll('#rows tbody tr')].map(each => Number(each.children[2].innerText.replace(',', '')))"
+    sizes = see(
+        browser,
+        "[...document.querySelectorAll('#rows tbody tr')].map(each => Number(each.children[2].innerText.replace(',', '')))",
     )
     assert sizes == sorted(sizes, reverse=True)
-    assert browser.execute_script("return document.querySelectorAll('#rows th')[2].ariaSort") == "descending"
+    assert see(browser, "document.querySelectorAll('#rows th')[2].ariaSort") == "descending"
     browser.find_element("id", "part").send_keys("evil\n")
     wait_for(browser, f"{names}.length === 1")
     line = "getComputedStyle(document.querySelector('#rows tbody button')).textDecorationLine"
-    assert browser.execute_script(f"return {line}") == "underline"  # a name can be seen to open something
+    assert see(browser, line) == "underline"  # a name can be seen to open something
     press(browser, "#rows tbody button")
     wait_for(browser, "document.querySelectorAll('#answer p').length > 3")
-    assert browser.execute_script("return document.getElementById('reply').open")
+    assert see(browser, "document.getElementById('reply').open")
     assert_accessible(browser)
     assert_clean(browser)
 
@@ -572,7 +563,7 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(browser, page):
     resize(browser, 400, "dark")
     served = page()
     assert text(browser, "orders") == ""
-    assert browser.execute_script("return document.getElementById('topic').hidden")
+    assert see(browser, "document.getElementById('topic').hidden")
     served.figures |= {
         "control": {"sentences": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"]},
         "topic": {"pages": 1000, "relevant": 400, "harvest": 0.4, "lately": 0.123},
@@ -588,7 +579,7 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(browser, page):
     rows = [line.split("\t") for line in text(browser, "relevance").splitlines()]
     assert ["relevant", "400", ""] in rows
     assert ["not relevant, or duplicates", "600", ""] in rows
-    assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+    assert see(browser, "document.documentElement.scrollWidth") == 400
     assert_accessible(browser)
     served.figures["control"] = {}
     wait_for(browser, "!document.getElementById('orders').childNodes.length")
@@ -652,7 +643,7 @@ def test_orders_do_what_control_does_are_undone_and_stand_in_the_history(browser
     assert_accessible(browser)
     served.figures["is_live"] = False  # of a job that does not run there are none
     wait_for(browser, "document.getElementById('steer').hidden")
-    assert not browser.execute_script("return document.querySelector('#orders > button')")
+    assert not see(browser, "document.querySelector('#orders > button')")
 
 
 def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
@@ -682,7 +673,7 @@ def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
     moves_on(90, 1)
     moves_on(100, 2)
     bands = "[...document.querySelectorAll('#plot svg text')].map(each => each.textContent).join()"
-    assert "as before" not in browser.execute_script(f"return {bands}")
+    assert "as before" not in see(browser, bands)
     plot = browser.find_element("id", "plot")
     plot.send_keys(Keys.ARROW_LEFT)
     values = text(browser, "values")
@@ -697,12 +688,12 @@ def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
     ActionChains(browser).move_to_element(plot).perform()
     assert "answers a second" in text(browser, "values")
     first = "document.querySelector('#plot svg').ariaLabel.slice(5, 13)"
-    assert browser.execute_script(f"return {first}") == clock(began)
+    assert see(browser, first) == clock(began)
     browser.find_element("css selector", "#range option[value='60']").click()
-    assert browser.execute_script(f"return {first}") == clock(began + 90)
+    assert see(browser, first) == clock(began + 90)
     moves_on(110, 3, found={"unchanged": 3, "changed": 1})
     moves_on(120, 4, found={"unchanged": 6, "changed": 2})
-    assert "importance gathered" in browser.execute_script(f"return {bands}")
+    assert "importance gathered" in see(browser, bands)
     plot.send_keys(Keys.ARROW_LEFT)
     assert "75 as before" in text(browser, "values")
     assert HOSTILE[0] in text(browser, "fetched-rows")
@@ -715,7 +706,7 @@ def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
         assert said in rows
     open_sections(browser)
     right = "Math.max(...[...document.querySelectorAll('.scroll td, .scroll th')].map(each => each.getBoundingClientRect().right))"
-    assert browser.execute_script(f"return {right}") <= 400
-    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert see(browser, right) <= 400
+    assert see(browser, "typeof hacked") == "undefined"
     assert_clean(browser)
     assert_accessible(browser)
