@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from scrapy_aopic.core.fetched import Fetched, read_fetched
 from scrapy_aopic.core.frontier.heap import LazyHeap
 from scrapy_aopic.core.frontier.host_state import HostState, pack_state, unpack_state
+from scrapy_aopic.core.layout import ROUNDS
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.politeness import Silence
 from scrapy_aopic.core.records import (
@@ -26,6 +27,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits.rounds import Round
 
 UNITS = st.integers(0, TOTAL)
 INSTANTS = st.floats(allow_nan=False)
@@ -235,6 +237,7 @@ def test_keys_stay_as_they_are_because_stores_are_full_of_them():
     assert queue_row(64 * 2 + 40, 258).hex() == "07fd" + "57" + "0000000000000102"
     assert queue_row(64 * -300 + 40, 258).hex() == "81012c" + "57" + "0000000000000102"
     assert repeat_key(b"h" * 8 + b"p" * 8, 258).hex() == "6868686868686868" + "b8b361c1f0399ccd"
+    assert Round(258, 0.0).row()[0] == ROUNDS + b"\0\0\1\2"
 
 
 @given(st.lists(st.tuples(FRONT_QUEUES, PLACES), max_size=30))

@@ -334,6 +334,7 @@ def test_what_a_visit_finds_is_told_and_its_record_says_it_afterwards():
         assert found_last(job.page(page)) == told._replace(what="gone" if stays_gone else what), what
         assert job.page(page).visited_at == job.now, "when it was last seen so"
         job.commit()
+    assert found_now(None, Findings(), NOW) == ("new", NOW, NOW, b""), "also if nobody looks for changes"
 
 
 @pytest.mark.parametrize("of", [1, 2], ids=["one shard", "two"])
