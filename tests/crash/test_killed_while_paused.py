@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 
 import pytest
 from demo_web.server import Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
+from support.waiting import wait_until
 
 from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.place.folder_place import FolderPlace
@@ -31,28 +31,18 @@ def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path):
             said.open("wb") as log,
             processes.start(line, env=environment, cwd=tmp_path, stderr=log) as process,
         ):
-            deadline = time.monotonic() + DEADLINE
-            while len(running.log) < 20:
-                assert time.monotonic() < deadline, said.read_text()
-                time.sleep(0.005)
+            wait_until(lambda: len(running.log) >= 20, DEADLINE, every=0.005, said=said.read_text)
             change_control(FolderPlace(job), lambda control: control.paused(1.0).blocking([BLOCKED], 1.0))
-            while "paused since" not in said.read_text():
-                assert process.poll() is None, said.read_text()
-                assert time.monotonic() < deadline, said.read_text()
-                time.sleep(0.01)
+            wait_until(lambda: "paused since" in said.read_text(), DEADLINE, said=said.read_text)
+            assert process.poll() is None, said.read_text()
             process.send_signal(signal.SIGKILL)
         assert check(job).violations == []
         assert len(running.log) < N_HOSTS * N_PAGES
-        with Server(
-            answer
-        ).run_in_thread() as other:  # that of before may log what it had got at the kill later
-            processes.run(
-                [*line, "-s", "CLOSESPIDER_TIMEOUT=1"],
-                env={**environment, "http_proxy": other.url},
-                cwd=tmp_path,
-                check=True,
-                timeout=DEADLINE,
-            )
+        # The server of before may log later what it had got at the kill.
+        with Server(answer).run_in_thread() as other:
+            line_of_a_second = [*line, "-s", "CLOSESPIDER_TIMEOUT=1"]
+            by_other = {**environment, "http_proxy": other.url}
+            processes.run(line_of_a_second, env=by_other, cwd=tmp_path, check=True, timeout=DEADLINE)
             assert other.log == [], "the next run is paused, too"
         change_control(FolderPlace(job), Control.resumed)
         n_blocked = sum(entry.host == BLOCKED for entry in running.log)

@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
+from contextlib import suppress
 from random import Random
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -19,6 +19,7 @@ from demo_web.grammar import TOPICS
 from demo_web.server import Answer, Exchange
 from demo_web.server_log import read_log
 from parsel import Selector
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -255,8 +256,10 @@ def test_served_runs_it_as_a_proxy_until_the_end_of_the_block(tmp_path):
     assert [f"http://{entry.host}{entry.target}" for entry in read_log(log)[:-1]] == web.seeds
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+def started(*line: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
 COMMAND = [sys.executable, "-m", "demo_web", "--hosts", "20", "--pages", "80"]
@@ -264,13 +267,7 @@ COMMAND = [sys.executable, "-m", "demo_web", "--hosts", "20", "--pages", "80"]
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=["TERM", "INT", "stdin"])
 def test_a_signal_or_the_end_of_stdin_stops_it(number):
-    with subprocess.Popen(
-        [*COMMAND, "--watch-stdin"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    with started(*COMMAND, "--watch-stdin") as process:
         assert process.stdout is not None
         assert process.stdin is not None
         line = process.stdout.readline()
@@ -291,25 +288,19 @@ def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path):
         "    print(proxy, flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", crawler, str(log)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    with started(sys.executable, "-c", crawler, str(log)) as process:
         assert process.stdout is not None
         proxy = process.stdout.readline().strip()
         assert fetch(proxy, "http://unknown.example/x")[0] == 502
         process.kill()
-    deadline = time.monotonic() + 60
-    while True:
-        try:
+
+    def is_gone() -> bool:
+        with suppress(OSError):
             fetch(proxy, "http://unknown.example/y")
-        except OSError:
-            break
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+            return False
+        return True
+
+    wait_until(is_gone)
     assert read_log(log)[0].target == "/x"
 
 

@@ -6,16 +6,15 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from demo_web.server import Answer, Exchange, Running, Server
 from demo_web.server_log import read_log
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
 LONG = 60.0  # seconds that no test lasts: what is waited for must end before
 
@@ -43,17 +42,6 @@ def ask(running: Running, request: str) -> str:
 
 def get(url: str, *headers: str) -> str:
     return "\n".join([f"GET {url} HTTP/1.1", "Host: ignored.example", *headers, "Connection: close", "\n"])
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def has_lines(path: Path, n_lines: int) -> bool:
-    return len(read_log(path)) == n_lines
 
 
 # Requests
@@ -241,7 +229,7 @@ def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path):
         with Server(echo, log=path).run_in_thread() as running:
             ask(running, get("http://a.example/x?y=1"))
             # There while the server runs, so that no kill can lose it.
-            wait_until(partial(has_lines, path, n_lines))
+            wait_until(lambda n=n_lines: len(read_log(path)) == n)
     entries = read_log(path)
     assert [(e.host, e.target, e.status, e.in_flight) for e in entries] == [
         ("a.example", "/x?y=1", 200, 1)

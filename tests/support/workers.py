@@ -25,6 +25,7 @@ from scrapy_aopic.web.suffixes import registered_domain
 from . import processes, redis_server
 from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, TAKEN_UP, answer, command, pages_of
 from .proxy import Proxy
+from .waiting import wait_until
 
 SHARDS = 8
 LOCK_TIMEOUT = 3.0
@@ -149,11 +150,14 @@ class Workers:
 
     def wait_until_said(self, number: int, what: str, *, after: int = 0) -> None:
         """Wait until the worker that was started as this one says *what* after so many characters."""
-        deadline = time.monotonic() + DEADLINE
-        while what not in self.log(number).read_text()[after:]:
+
+        def is_said() -> bool:
+            if what in self.log(number).read_text()[after:]:
+                return True
             assert self.all[number].poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+            return False
+
+        wait_until(is_said, DEADLINE, said=self.said)
 
     def wait_for_all(self) -> None:
         """Wait until each that runs holds shards, which on a busy machine takes one seconds longer than another."""

@@ -24,6 +24,7 @@ from support.dashboard import TOKEN, Served, run_with_dashboard, serve_job
 from support.short_forms import some_of
 from support.small_web import ask_view, html
 from support.stored_jobs import make_job
+from support.waiting import wait_until
 
 from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.dashboard.report_page import report_page
@@ -83,11 +84,7 @@ def see(browser: Browser, expression: str, *arguments: object) -> Any:
 
 def wait_for(browser: Browser, condition: str, seconds: float = 30.0) -> Any:
     """The value of the expression *condition* once it is true."""
-    until = time.monotonic() + seconds
-    while not (value := see(browser, condition)):
-        assert time.monotonic() < until, condition
-        time.sleep(0.05)
-    return value
+    return wait_until(lambda: see(browser, condition), seconds, said=lambda: condition)
 
 
 def text(browser: Browser, id_: str) -> str:

@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from importlib.resources import files
@@ -19,6 +19,7 @@ from threading import Event
 
 import pytest
 from support.dashboard import TOKEN
+from support.waiting import wait_until
 
 from scrapy_aopic.dashboard import guard as guard_module
 from scrapy_aopic.dashboard import http_server as server_module
@@ -26,13 +27,6 @@ from scrapy_aopic.dashboard.guard import Guard, new_token
 from scrapy_aopic.dashboard.http_server import STREAMS, HttpAnswer, sentence
 from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.settings import is_loopback
-
-
-def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 def read_until(connection: socket.socket, text: bytes) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.chromium import AXE, MARKS, start_chromium
+from support.waiting import wait_until
 
 EXPLAINER = Path(__file__).parents[2] / "docs" / "opic"
 ADDRESS = (EXPLAINER / "index.html").as_uri()
@@ -84,10 +85,7 @@ class Explainer:
         return self._actions(self.driver, duration=50)
 
     def wait_for(self, condition: str) -> None:
-        until = time.monotonic() + 60
-        while not self.run(f"return {condition}"):
-            assert time.monotonic() < until, condition
-            time.sleep(0.05)
+        wait_until(lambda: self.run(f"return {condition}"), said=lambda: condition)
 
     def assert_clean(self) -> None:
         """It has said nothing, and has loaded nothing but its own files."""

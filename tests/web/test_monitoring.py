@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import generate  # noqa: F401  # finds the package
@@ -14,6 +13,7 @@ import monitoring
 import pytest
 from support.dashboard import TOKEN, Served
 from support.prometheus import PROMETHEUS, Prometheus
+from support.waiting import wait_until
 
 from scrapy_aopic.dashboard.feed import FeedItem
 from scrapy_aopic.dashboard.site import Shown, make_site
@@ -134,10 +134,8 @@ def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path):
     prometheus = Prometheus(tmp_path, served.port, TOKEN)
 
     def wait_for(expression: str, value: float) -> None:
-        until = time.monotonic() + 60
-        while prometheus.value(expression) != value:
-            assert time.monotonic() < until, (expression, prometheus.value(expression), prometheus.target)
-            time.sleep(0.1)
+        said = lambda: (expression, prometheus.value(expression), prometheus.target)
+        wait_until(lambda: prometheus.value(expression) == value, every=0.1, said=said)
 
     try:
         wait_for("aopic_job_visited", 12)

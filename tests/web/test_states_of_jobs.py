@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from support.commands import run_aopic
 from support.dashboard import get, serve_job
 from support.killed_crawl import answer, command
 from support.small_web import ask_view
+from support.waiting import wait_until
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace, store_folder
@@ -41,10 +41,7 @@ def crawl_and(end: signal.Signals, folder: Path, store: str) -> None:
     with Server(answer).run_in_thread() as running:
         line, environment = command(folder, running.url, AOPIC_STORE=store)
         with processes.start(line, env=environment, cwd=folder.parent) as process:
-            until = time.monotonic() + 60
-            while len(running.log) < 60 or visited(folder) == 0:
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            wait_until(lambda: len(running.log) >= 60 and visited(folder) > 0)
             process.send_signal(end)
 
 
@@ -146,10 +143,9 @@ def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(jobs, store):
     with serve_job(FolderPlace(job)) as port:
         assert not json.loads(get(port, "/api/v1/snapshot").text)["problem"]
         damage(job, store)
-        until = time.monotonic() + 60
-        while not (now := json.loads(get(port, "/api/v1/snapshot").text))["problem"]:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        shown = lambda: json.loads(get(port, "/api/v1/snapshot").text)
+        wait_until(lambda: shown()["problem"], every=0.1)
+        now = shown()
         assert "damaged" in now["problem"]
         assert now["pages"]["visited"] == known.pages.visited  # as of when it could be read
         assert "damaged" in json.loads(get(port, "/api/v1/top").text)["problem"]

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from support import processes, redis_server
 from support.dashboard import TOKEN, get, serve_job
 from support.small_web import html
+from support.waiting import wait_until
 
 from scrapy_aopic.place.server_place import ServerPlace
 
@@ -152,11 +153,8 @@ class Workers:
     @staticmethod
     def _port(log: Path) -> int:
         """Of the dashboard whose address the *log* shows."""
-        until = time.monotonic() + 60
-        while not (found := re.search(r"Dashboard: http://127\.0\.0\.1:(\d+)/", log.read_text("utf-8"))):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        return int(found[1])
+        address = re.compile(r"Dashboard: http://127\.0\.0\.1:(\d+)/")
+        return int(wait_until(lambda: address.search(log.read_text("utf-8")))[1])
 
     @staticmethod
     def _end(process: processes.Process) -> None:
@@ -177,14 +175,13 @@ def job_of(port: int) -> dict[str, Any]:
 
 def wait_until_shared(port: int) -> dict[str, Any]:
     """What is seen at *port* once both workers hold their shares, and the one there knows it: its figures may be 2 s old."""
-    until = time.monotonic() + 60
-    while True:
+
+    def shared() -> dict[str, Any] | None:
         found, now = job_of(port), json.loads(get(port, "/api/v1/snapshot").text)
-        shared = [worker["shards"] for worker in found.get("shards", {}).get("workers", ())]
-        if shared == [2, 2] and now["shards"]["held"] == 2:
-            return found
-        assert time.monotonic() < until, found
-        time.sleep(0.1)
+        shares = [worker["shards"] for worker in found.get("shards", {}).get("workers", ())]
+        return found if shares == [2, 2] and now["shards"]["held"] == 2 else None
+
+    return wait_until(shared, every=0.1, said=lambda: job_of(port))
 
 
 @pytest.mark.slow
@@ -215,12 +212,12 @@ def test_a_job_in_shards_has_a_dashboard_of_its_own(workers):
         before = json.loads(get(port, "/api/v1/snapshot").text)
         assert [before["shards"][name] for name in ("n", "held", "alive")] == [SHARDS, SHARDS, 2]
         assert before["verdict"]["sentence"].startswith("2 workers crawl 4 of 4 shards")
-        until = time.monotonic() + 30
-        while (now := json.loads(get(port, "/api/v1/snapshot").text))["pages"]["visited"] <= before["pages"][
-            "visited"
-        ]:
-            assert time.monotonic() < until
-            time.sleep(0.2)
+
+        def later() -> dict[str, Any] | None:
+            now = json.loads(get(port, "/api/v1/snapshot").text)
+            return now if now["pages"]["visited"] > before["pages"]["visited"] else None
+
+        now = wait_until(later, every=0.2)
         assert now["rate"]["pages"] > 0
         assert now["outcomes"]["page"] > 0  # of the stores of all shards
         assert json.loads(get(port, "/api/v1/top").text)["pages"]
@@ -233,7 +230,5 @@ def test_a_job_in_shards_has_a_dashboard_of_its_own(workers):
         assert re.search(r"^aopic_shards_letters \d+$", metrics, re.MULTILINE)
     workers.processes[0].kill()  # the other one takes over what it held
     workers.processes[0].wait()
-    until = time.monotonic() + 60
-    while [worker["shards"] for worker in job_of(workers.ports[1])["shards"]["workers"]] != [SHARDS]:
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    port = workers.ports[1]
+    wait_until(lambda: [each["shards"] for each in job_of(port)["shards"]["workers"]] == [SHARDS], every=0.2)
