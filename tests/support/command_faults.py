@@ -99,17 +99,22 @@ class Case(NamedTuple):
 
     Attributes:
         make: Lets be there what it needs.
-        line: It, as it is given.
+        words: It, as it is given, with ``{job}`` for the folder, ``{on_server}`` for the job on the server, and ``{url}``.
         wrong: What is not as it must be in the end; nothing if all is.
         done: What it says, in a pattern, if there is nothing left to do for it.
-        speaks_to_server: Whether it does.
     """
 
     make: Callable[[Place], object]
-    line: Callable[[Place], list[str]]
+    words: str
     wrong: Callable[[Place], str]
     done: str = "nothing left to do"
-    speaks_to_server: bool = False
+
+    def line(self, place: Place) -> list[str]:
+        return self.words.format(job=place.job, on_server=place.on_server, url=place.url).split()
+
+    @property
+    def speaks_to_server(self) -> bool:
+        return "{on_server}" in self.words or "{url}" in self.words
 
 
 # -- what there is, and what must be
@@ -229,149 +234,81 @@ def _former_of(place: FolderPlace | ServerPlace) -> int:
 IMPORTED = sorted([*SEEDS, *(f"http://queued{n}.test/" for n in range(3))])
 
 
-def _exported(place: Place) -> str:
+def _exported(place: Place) -> tuple[int, int]:
     with (place.folder / "pages.csv").open(newline="") as file:
         urls = [row["url"] for row in csv.DictReader(file)]
-    return _differs((len(urls), len({*urls})), (N_PAGES, N_PAGES))
+    return len(urls), len({*urls})
 
 
-def _moved(place: Place) -> str:
+def _moved(place: Place) -> object:
     old, new = FolderPlace(place.job), FolderPlace(place.folder / "new")
-    found = old.shards_here(), new.shards_here(), new.read_part(), read_homes(place.address).of
-    return _differs(found, ([], [0, 1], None, {}))
+    return old.shards_here(), new.shards_here(), new.read_part(), read_homes(place.address).of
 
 
-def _split(place: Place) -> str:
+def _split(place: Place) -> object:
+    """Whether the shards are at home in the two parts, and those of each."""
     old, new = FolderPlace(place.job), FolderPlace(place.folder / "new")
-    homes, parts = read_homes(place.address).of, (old.read_part(), new.read_part())
-    assert None not in parts
-    names = [part.name for part in parts if part is not None]
-    return _differs(([*homes.values()], old.shards_here(), new.shards_here()), (names, [0], [1]))
+    names = [part and part.name for part in (old.read_part(), new.read_part())]
+    return [*read_homes(place.address).of.values()] == names, old.shards_here(), new.shards_here()
 
 
-def _salvaged(place: Place) -> str:
+def _salvaged(place: Place) -> tuple[bool, int]:
     with closing(open_snapshot(store_folder(place.folder / "new"))) as store:
         found = audit(store)
-    return _differs((found.holds, found.pages), (True, N_PAGES))
+    return found.holds, found.pages
 
 
-def _all(*several: Callable[[Place], str]) -> Callable[[Place], str]:
+def _left(place: Place) -> object:
+    return _odd_files(place), _odd_keys(place)
+
+
+def _case(
+    make: Callable[[Place], object],
+    words: str,
+    *what: tuple[Callable[[Place], object], object],
+    done: str = "nothing left to do",
+) -> Case:
+    """A command after which each of *what*, a function of the place, gives what stands beside it."""
+
     def wrong(place: Place) -> str:
-        return "; ".join(filter(None, (each(place) for each in (*several, _left))))
+        ends = ((find(place), wanted(place) if callable(wanted) else wanted) for find, wanted in what)
+        return "; ".join(filter(None, (_differs(*each) for each in (*ends, (_left(place), ([], []))))))
 
-    return wrong
-
-
-def _left(place: Place) -> str:
-    return _differs((_odd_files(place), _odd_keys(place)), ([], []))
+    return Case(make, words, wrong, done)
 
 
-def _import(target: Callable[[Place], str]) -> Callable[[Place], list[str]]:
-    return lambda place: ["import-redis", target(place), "shop", "--from", place.url]
-
-
-_in_folder = lambda place: str(place.job)
-_on_server = lambda place: place.on_server
+_rows: Callable[[Place], list[Any]] = lambda place: rows(place.job)
+_in_folder: Callable[[Place], FolderPlace] = lambda place: FolderPlace(place.job)
+_on_server: Callable[[Place], ServerPlace] = lambda place: ServerPlace(place.address)
 
 CASES: dict[str, Case] = {
-    "seed": Case(
-        _make_bare,
-        lambda place: ["seed", str(place.job), "list.csv"],
-        _all(lambda place: _differs(_waiting(place), SEEDS)),
+    "seed": _case(_make_bare, "seed {job} list.csv", (_waiting, SEEDS)),
+    "seed-server": _case(_make_bare, "seed {on_server} list.csv", (_waiting_on_server, SEEDS)),
+    "control": _case(_make_job, "control {job} rate 5", (lambda place: read_control(_in_folder(place)).rate, 5.0)),
+    "control-server": _case(lambda _: None, "control {on_server} rate 5", (lambda place: read_control(_on_server(place)).rate, 5.0)),
+    "import-redis": _case(
+        _make_former, "import-redis {job} shop --from {url}",
+        (lambda place: sorted(_waiting(place)), IMPORTED), (lambda place: _former_of(_in_folder(place)), 4),
     ),
-    "seed-server": Case(
-        _make_bare,
-        lambda place: ["seed", place.on_server, "list.csv"],
-        _all(lambda place: _differs(_waiting_on_server(place), SEEDS)),
-        speaks_to_server=True,
+    "import-redis-server": _case(
+        _make_former, "import-redis {on_server} shop --from {url}",
+        (lambda place: sorted(_waiting_on_server(place)), IMPORTED), (lambda place: _former_of(_on_server(place)), 4),
     ),
-    "control": Case(
-        _make_job,
-        lambda place: ["control", str(place.job), "rate", "5"],
-        _all(lambda place: _differs(read_control(FolderPlace(place.job)).rate, 5.0)),
+    "export": _case(_make_job, "export {job} --pages pages.csv", (_exported, (N_PAGES, N_PAGES))),
+    "backup": _case(_make_job, "backup {job} copy", (lambda place: rows(place.folder / "copy"), _rows), done="copy exists; remove it"),
+    "restore": _case(_make_job, "backup {job} {on_server}", (_rows_on_server, _rows), (_waiting_on_server, SEEDS), done="There is a job in"),
+    "salvage": _case(_make_damaged, "salvage {job} new", (_salvaged, (True, N_PAGES)), done="new exists; remove it"),
+    "move": _case(_make_part, "move {job} new -s REDIS_URL={url}", (_moved, ([], [0, 1], None, {}))),
+    "move-shard": _case(_make_shards, "move {job} new --shards 1 --server {on_server}", (_split, (True, [0], [1]))),
+    "move-to-server": _case(
+        _make_job, "move {job} {on_server}", (_rows_on_server, lambda place: rows(place.folder.with_name("kept") / "job")),
+        (_waiting_on_server, SEEDS), (lambda place: _in_folder(place).has_job(), False),
     ),
-    "control-server": Case(
-        lambda place: None,
-        lambda place: ["control", place.on_server, "rate", "5"],
-        _all(lambda place: _differs(read_control(ServerPlace(place.address)).rate, 5.0)),
-        speaks_to_server=True,
+    "move-to-folder": _case(
+        _make_on_server, "move {on_server} {job}", (lambda place: sum(map(len, _rows(place))) > N_PAGES, True),
+        (_waiting, SEEDS), (lambda place: sorted(place.client.keys("*")), [b"{%s}:moved" % KEY.encode()]),
     ),
-    "import-redis": Case(
-        _make_former,
-        _import(_in_folder),
-        _all(
-            lambda place: _differs(sorted(_waiting(place)), IMPORTED),
-            lambda place: _differs(_former_of(FolderPlace(place.job)), 4),
-        ),
-        speaks_to_server=True,
-    ),
-    "import-redis-server": Case(
-        _make_former,
-        _import(_on_server),
-        _all(
-            lambda place: _differs(sorted(_waiting_on_server(place)), IMPORTED),
-            lambda place: _differs(_former_of(ServerPlace(place.address)), 4),
-        ),
-        speaks_to_server=True,
-    ),
-    "export": Case(
-        _make_job, lambda place: ["export", str(place.job), "--pages", "pages.csv"], _all(_exported)
-    ),
-    "backup": Case(
-        _make_job,
-        lambda place: ["backup", str(place.job), "copy"],
-        _all(lambda place: _differs(rows(place.folder / "copy"), rows(place.job))),
-        done="copy exists; remove it",
-    ),
-    "restore": Case(
-        _make_job,
-        lambda place: ["backup", str(place.job), place.on_server],
-        _all(
-            lambda place: _differs(_rows_on_server(place), rows(place.job)),
-            lambda place: _differs(_waiting_on_server(place), SEEDS),
-        ),
-        done="There is a job in",
-        speaks_to_server=True,
-    ),
-    "salvage": Case(
-        _make_damaged,
-        lambda place: ["salvage", str(place.job), "new"],
-        _all(_salvaged),
-        done="new exists; remove it",
-    ),
-    "move": Case(
-        _make_part,
-        lambda place: ["move", str(place.job), "new", "-s", f"REDIS_URL={place.url}"],
-        _all(_moved),
-        speaks_to_server=True,
-    ),
-    "move-shard": Case(
-        _make_shards,
-        lambda place: ["move", str(place.job), "new", "--shards", "1", "--server", place.on_server],
-        _all(_split),
-        speaks_to_server=True,
-    ),
-    "move-to-server": Case(
-        _make_job,
-        lambda place: ["move", str(place.job), place.on_server],
-        _all(
-            lambda place: _differs(_rows_on_server(place), rows(place.folder.with_name("kept") / "job")),
-            lambda place: _differs(_waiting_on_server(place), SEEDS),
-            lambda place: _differs(FolderPlace(place.job).has_job(), False),
-        ),
-        speaks_to_server=True,
-    ),
-    "move-to-folder": Case(
-        _make_on_server,
-        lambda place: ["move", place.on_server, str(place.job)],
-        _all(
-            lambda place: _differs(sum(map(len, rows(place.job))) > N_PAGES, True),
-            lambda place: _differs(_waiting(place), SEEDS),
-            lambda place: _differs(sorted(place.client.keys("*")), [b"{%s}:moved" % KEY.encode()]),
-        ),
-        speaks_to_server=True,
-    ),
-}
+}  # fmt: skip
 """By name."""
 
 
