@@ -203,48 +203,35 @@ def test_only_the_edge_asks_whether_a_job_is_in_a_folder_or_on_a_server():
     assert asking - ASKS_FOR_THE_KIND_OF_A_PLACE == set()
 
 
-def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
-    modules = [
-        ".".join(("scrapy_aopic", *path.relative_to(PACKAGE).with_suffix("").parts))
-        for path in (PACKAGE / "core").rglob("*.py")
-        if path.stem != "__init__"
-    ]
-    assert "scrapy_aopic.core.crawl" in modules
-    program = (
-        f"import sys, {', '.join(modules)}\n"
-        "print(*sorted({name.split('.')[0] for name in sys.modules}"
-        " & {'scrapy', 'twisted', 'numpy', 'rocksdict', 'sqlite3', 'tqdm', 'asyncio'}))"
-    )
+def loaded(imports: str, of: str = "{name.partition('.')[0] for name in sys.modules}") -> set[str]:
+    """What a new process has loaded once it has imported *imports*: packages, or what the expression *of* says."""
+    program = f"import sys, {imports}\nprint(*{of})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    return {*done.stdout.split()}
+
+
+def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
+    paths = [path for path in (PACKAGE / "core").rglob("*.py") if path.stem != "__init__"]
+    modules = [f"scrapy_aopic.{name_of(path.with_suffix('')).replace('/', '.')}" for path in paths]
+    assert "scrapy_aopic.core.crawl" in modules
+    foreign = {"scrapy", "twisted", "numpy", "rocksdict", "sqlite3", "tqdm", "asyncio"}
+    assert loaded(", ".join(modules)) & foreign == set()
 
 
 def test_a_crawl_loads_no_library_that_it_may_not_need():
-    program = (
-        "import sys, scrapy_aopic.extensions, scrapy_aopic.scheduler, scrapy_aopic.downloadermiddlewares\n"
-        "print(*{'tqdm', 'numpy', 'sqlite3', 'rocksdict', 'redis', 'pyarrow', 'matplotlib'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    parts = "scrapy_aopic.extensions, scrapy_aopic.scheduler, scrapy_aopic.downloadermiddlewares"
+    of_some = {"tqdm", "numpy", "sqlite3", "rocksdict", "redis", "pyarrow", "matplotlib"}
+    assert loaded(parts) & of_some == set()
 
 
 def test_commands_of_scrapy_do_not_load_the_package():
     """Scrapy loads the files of ``commands`` at every call, ``scrapy version`` included."""
-    program = (
-        "import sys, scrapy_aopic\n"
-        "first = {name for name in sys.modules if name.startswith('scrapy')}\n"
-        "import scrapy.commands, scrapy_aopic.commands\n"
-        "print(*first, '|', *(name for name in sys.modules if name.startswith('scrapy_aopic.')))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    first, _, then = done.stdout.partition("|")
-    assert {*first.split()} == {"scrapy_aopic", "scrapy_aopic.version"}
-    assert {name for name in then.split() if not name.startswith("scrapy_aopic.commands")} == {
-        "scrapy_aopic.exceptions",
-        "scrapy_aopic.version",
-        "scrapy_aopic.view",
-        "scrapy_aopic.view.output",
-    }
+    first = {name for name in loaded("scrapy_aopic", "sys.modules") if name.startswith("scrapy")}
+    assert first == {"scrapy_aopic", "scrapy_aopic.version"}
+    then = loaded("scrapy.commands, scrapy_aopic.commands", "sys.modules")
+    own = {name.removeprefix("scrapy_aopic.") for name in then if name.startswith("scrapy_aopic.")}
+    own = {name for name in own if not name.startswith("commands")}
+    assert own == {"exceptions", "version", "view", "view.output"}
 
 
 INSIDE_A_CRAWL = {"live", "questions", "url_settings"}
@@ -259,12 +246,7 @@ def test_a_job_folder_can_be_read_written_and_salvaged_without_scrapy():
         for path in (PACKAGE / folder).glob("*.py")
         if path.stem not in {"__init__", *INSIDE_A_CRAWL}
     ]
-    program = (
-        f"import sys, {', '.join(modules)}\n"
-        "print(*sorted({name.split('.')[0] for name in sys.modules} & {'scrapy', 'twisted'}))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    assert loaded(", ".join(modules)) & {"scrapy", "twisted"} == set()
 
 
 ROOT = PACKAGE.parent

@@ -258,13 +258,18 @@ def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page():
 # -- canonical pages and redirects
 
 
+def visit_claiming(job: Job, page: Link, *links: Link) -> None:
+    """Visit *page*, which has the text, and says that it is the first of its *links*."""
+    lease = begin(job, page)
+    job.crawl.judge(lease, TEXT)
+    job.settle(lease, *links, same_as=links[0].key)
+
+
 def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
     """The common case: /page?from=mail says that it is /page, and has its text."""
     job = Job()
     job.seed(A)
-    lease = begin(job, A)
-    job.crawl.judge(lease, TEXT)
-    job.settle(lease, B, C, same_as=B.key)
+    visit_claiming(job, A, B, C)
     visit_original(job, B, C)
     assert (job.page(A).canonical, job.page(B).canonical) == (B.key, b"")
     visit_duplicate(job, C)
@@ -277,9 +282,7 @@ def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
 def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_both():
     job = Job()
     job.seed(A)
-    lease = begin(job, A)
-    job.crawl.judge(lease, TEXT)
-    job.settle(lease, B, C, same_as=B.key)
+    visit_claiming(job, A, B, C)
     visit_original(job, B, C)
     job.crawl.seed(replace(A, again=True), job.now)
     lease = begin(job, A)
@@ -294,9 +297,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
 def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
     job = Job()
     job.seed(A, B)
-    lease = begin(job, A)
-    job.crawl.judge(lease, TEXT)
-    job.settle(lease, B, same_as=B.key)
+    visit_claiming(job, A, B)
     visit(job, B)  # with another text
     assert job.page(A).canonical == B.key
     job.crawl.seed(replace(B, again=True), job.now)
@@ -308,9 +309,7 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
 def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(is_duplicate):
     job = Job()
     job.seed(A, B)
-    lease = begin(job, A)
-    job.crawl.judge(lease, TEXT)
-    job.settle(lease)
+    visit_original(job, A)
     lease = begin(job, B)
     assert not is_duplicate or job.crawl.judge(lease, TEXT).first
     job.settle(lease, replace(B, again=True), same_as=b"" if is_duplicate else A.key)

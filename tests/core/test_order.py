@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,18 @@ class Web:
         job.settle(lease, *map(self.link, self.links[number]))
         return number
 
+    def visit_all(self, job: Job, *, every: int, then: Callable[[], None]) -> list[int]:
+        """Visit the first three pages of *job* and all behind them, and *then* do something after *every* so many."""
+        job.seed(*map(self.link, range(3)))
+        visited = []
+        while len(job.crawl):
+            visited.append(self.visit(job))
+            if (task := job.crawl.scores.task()) is not None:
+                job.crawl.rescored(task(), job.now)
+            if len(visited) % every == 0:
+                then()
+        return visited
+
 
 # -- what holds for all
 
@@ -98,14 +111,7 @@ def test_a_priority_never_moves_a_page_down(cash, score):
 def test_every_order_fetches_all_there_is_and_keeps_every_invariant(name):
     web = Web(150, 12, seed=1)
     job = Job(order=ORDERS[name](), max_active=5)
-    job.seed(*map(web.link, range(3)))
-    fetched = []
-    while len(job.crawl):
-        fetched.append(web.visit(job))
-        if (task := job.crawl.scores.task()) is not None:
-            job.crawl.rescored(task(), job.now)
-        if len(fetched) % 30 == 0:
-            job.commit()
+    fetched = web.visit_all(job, every=30, then=job.commit)
     reachable, waiting = set(range(3)), [0, 1, 2]
     while waiting:
         new = set(web.targets(waiting.pop())) - reachable
@@ -118,19 +124,14 @@ def test_every_order_fetches_all_there_is_and_keeps_every_invariant(name):
 def test_a_crawl_that_is_stopped_and_goes_on_fetches_the_same_pages_as_one_that_is_not(name):
     """In the same order, too, save where hosts in memory take turns, or scores are computed at the start."""
     web = Web(120, 6, seed=2)
-    runs = []
-    for stops in (False, True):
-        job = Job(order=ORDERS[name](), max_active=100)
-        job.seed(*map(web.link, range(3)))
-        fetched = []
-        while len(job.crawl):
-            fetched.append(web.visit(job))
-            if (task := job.crawl.scores.task()) is not None:
-                job.crawl.rescored(task(), job.now)
-            if stops and len(fetched) % 7 == 0:
-                job.commit(is_clean=True)
-                job.reopen()
-        runs.append(fetched)
+    job = Job(order=ORDERS[name](), max_active=100)
+
+    def stop() -> None:
+        job.commit(is_clean=True)
+        job.reopen()
+
+    whole = web.visit_all(Job(order=ORDERS[name](), max_active=100), every=7, then=lambda: None)
+    runs = [whole, web.visit_all(job, every=7, then=stop)]
     assert sorted(runs[0]) == sorted(runs[1])
     if ORDERS[name] in (BreadthFirst, DepthFirst, OpicCycle, OpicRandom, Opic, Backlinks):
         assert runs[0] == runs[1]
