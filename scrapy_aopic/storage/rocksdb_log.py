@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from .commit_number import check_landed
-from .store_folder import damaged
+from .store_folder import check_landed, damaged
 
 _BLOCK = 32 * 1024
 """Bytes of a block."""
