@@ -5,9 +5,9 @@ Rule 1: one slice is made at a time, in turns: however many pages are read, what
 Rule 2: other work comes first. The next slice begins when the loop has nothing else to do, or when that has had its share
 (:data:`SHARE`). So pages that take long fill what time there is, and hosts whose pages take none are asked as before.
 
-Rule 3: what has had its :data:`MANY` slices comes after what has not, and waits until the loop has had nothing to do for a while
-(:data:`_QUIET`). For a page comes in some ten turns of the loop, with nothing to do between two of them; if a slice were made in
-each of these pauses, it would take ten times as long.
+Rule 3: what has had its :data:`MANY` slices, or their time, comes after what has not, and waits until the loop has had nothing to
+do for a while (:data:`_QUIET`). For a page comes in some ten turns of the loop, with nothing to do between two of them; if a slice
+were made in each of these pauses, it would take ten times as long.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ SLICE = 0.01
 """Seconds after which a slice ends, with its current step. Other work waits at most this long, plus one step."""
 
 SHARE = 3
-"""Times a slice that other work has before the next one, if it wants as much."""
+"""Times what the last slice took that other work has before the next one, if it wants as much."""
 
 MANY = 10
 """Slices of one piece of work that are ordinary."""
 
+_LONG = MANY * SLICE
+"""Seconds of one piece of work that are ordinary: a slice may have ended with a long step."""
+
 _IDLE = 0.0002
 """Seconds of this thread in one turn of the event loop up to which it had nothing else to do."""
 
+_PAUSE = 0.001
+"""Seconds for which the loop must have had nothing to do: of the ten turns in which a page comes many take less than a look."""
+
 _QUIET = 0.01
-"""Seconds for which the loop must have had nothing to do; all such waits for one slice take at most its share."""
+"""The same for what has had many slices; all such waits for one slice take at most its share."""
 
 
 class _Turns:
@@ -57,12 +63,13 @@ class _Turns:
             self._begin()
         return turn
 
-    def _begin(self) -> None:
-        """A slice is over, if there was one."""
+    def _begin(self, began: float = 0.0) -> None:
+        """The slice that *began* at an instant of this thread is over, if there was one: it may have ended with a long step."""
         self._is_looking = bool(self._waiting or self._long)
         if self._is_looking:
-            self._share = self._patience = SHARE * SLICE
             self._worked, self._at = thread_time(), perf_counter()
+            took = self._worked - began if began else 0.0
+            self._share = self._patience = SHARE * max(SLICE, took)
             call_later(0, self._look)
 
     def _look(self) -> None:
@@ -74,12 +81,12 @@ class _Turns:
         self._patience -= passed if is_idle else 0.0
         self._share -= 0.0 if is_idle else worked
         is_long = not self._waiting or (bool(self._long) and self._n >= SHARE)
-        is_quiet = is_idle and (not is_long or self._quiet > _QUIET or self._patience <= 0)
+        is_quiet = is_idle and (self._quiet > (_QUIET if is_long else _PAUSE) or self._patience <= 0)
         if not is_quiet and self._share > 0:
-            call_later(_QUIET / 10 if is_idle else 0, self._look)
+            call_later(_PAUSE if is_idle else 0, self._look)
         else:
             self._n = 0 if is_long else self._n + 1
-            call_later(0, self._begin)  # the slice is made in between: a task goes on in the next turn
+            call_later(0, self._begin, now)  # the slice is made in between: a task goes on in the next turn
             (self._long if is_long else self._waiting).popleft().callback(None)
 
 
@@ -93,13 +100,14 @@ class TimeSlices:
     def __init__(self) -> None:
         self.ends_at = perf_counter() + SLICE
         """Instant (``time.perf_counter``) at which the slice is over: many short steps in a row compare it themselves first."""
-        self._n = 0
+        self._n, self._took = 0, 0.0
 
     async def step(self) -> None:
         """A step is done: let the event loop go on if the slice is over."""
-        if perf_counter() > self.ends_at:
-            self._n += 1
-            await maybe_deferred_to_future(_LINE.wait(is_long=self._n > MANY))
+        late = perf_counter() - self.ends_at
+        if late > 0:
+            self._n, self._took = self._n + 1, self._took + SLICE + late
+            await maybe_deferred_to_future(_LINE.wait(is_long=self._n > MANY or self._took > _LONG))
             self.ends_at = perf_counter() + SLICE
 
     async def pause(self, seconds: float) -> None:

@@ -213,6 +213,31 @@ async def test_work_that_has_had_many_slices_comes_after_other_work():
         await long
 
 
+async def test_other_work_has_its_share_of_what_a_long_step_took():
+    now, done, loop, is_over = 0.0, [], asyncio.get_running_loop(), False
+
+    def other() -> None:
+        nonlocal now
+        now += 0.1
+        done.append("other")
+        if not is_over:
+            loop.call_soon(other)
+
+    def long() -> Generator[None, None, None]:
+        nonlocal now
+        for _ in range(4):
+            now += 1.0
+            done.append("long")
+            yield
+
+    with patch.multiple(time_slices, thread_time=lambda: now, perf_counter=lambda: now):
+        loop.call_soon(other)
+        await in_time_slices(long())
+        is_over = True
+    turns = "".join(each[0] for each in done).split("l")[1:-1]
+    assert [len(others) >= 10 * time_slices.SHARE for others in turns[1:]] == [True, True], done
+
+
 def test_the_dates_of_entries_are_read_in_all_formats():
     entry = "<{0}><{1}>http://a.test/{2}</{1}>{3}</{0}>"
     noon, day = 1_795_780_800.0, 1_795_780_800.0 + 43_199
