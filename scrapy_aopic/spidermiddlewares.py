@@ -88,7 +88,7 @@ class LinkMiddleware:
         visit = session.visits.get(request)
         if visit is not None and visit.unwanted is not None:
             raise visit.unwanted
-        if visit is not None and session.gives_up(visit):
+        if visit is not None and session.costs.gives_up(visit):
             raise RefusedError(f"{response.url} is not read, as the crawl ends")
         if visit is not None:
             visit.accepted()

@@ -2,7 +2,8 @@
 
 To serve a page costs its owner nothing, whatever it takes to read. So the thread's time for its text, its links and its end is
 counted, by two calls for each step; its host waits for a multiple of what goes beyond the ordinary, and a page that takes too
-long is cut (docs/politeness.md). What a callback does between its links is the user's own time, and not counted.
+long is cut (docs/politeness.md), or given up as the crawl ends. What a callback does between its links is the user's own time,
+and not counted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.records import host_key
 from scrapy_aopic.settings import read_values
 
+from .bodies import SMALL
 from .error_handler import guarded
 from .stats import FirstOnly
 
@@ -38,6 +40,9 @@ class Costs:
         self._job = parts.job
         self._stats = parts.stats
         self._dropped = parts.dropped
+        self._engine = parts.engine
+        self._bodies = parts.bodies
+        self._n_beats_to_end = 0
         self._most = read_values(parts.crawler.settings).page_seconds
         self._first = FirstOnly(logger, parts.crawler)
 
@@ -56,6 +61,21 @@ class Costs:
     def is_over(self, visit: Visit) -> bool:
         """Whether the rest of the links of *visit* is left out."""
         return 0 < self._most < visit.cost
+
+    def beat(self) -> None:
+        """A quarter of a second has passed."""
+        self._n_beats_to_end += self._engine.is_closing
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the crawl is being closed, and pages have had half a second to be read to their end."""
+        return self._n_beats_to_end > 1
+
+    def gives_up(self, visit: Visit) -> bool:
+        """Whether the page of *visit* takes so long that it is not read any more, as the crawl ends: it is fetched again."""
+        if self.is_ending and (visit.cost > ORDINARY or self._bodies.size(visit) > SMALL):
+            visit.give_up()
+        return visit.is_given_up
 
     def cut(self, visit: Visit) -> None:
         """Count that the rest of the links of *visit* is left out; the first page is logged."""

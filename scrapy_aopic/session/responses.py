@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
-from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.records import Changes
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.revisits.found import found_now
@@ -82,7 +81,6 @@ class Responses:
         self._costs = costs
         self._intake = intake
         self._bodies = parts.bodies
-        self._engine = parts.engine
         self._stats = parts.stats
         self._seen = seen
         self._recrawls, self._recrawl = parts.recrawl is not None, parts.recrawl or Recrawl()
@@ -127,6 +125,8 @@ class Responses:
         visit = self._visits.get(request)
         if visit is None:
             return response
+        if self._costs.gives_up(visit):
+            return response
         steps = too_many_attributes(response)
         began = self._costs.clock()
         found = next(steps, None)
@@ -139,8 +139,7 @@ class Responses:
         for found in steps:
             visit.has_attributes(too_many=found)
             self._costs.since(began, visit)
-            if self._engine.is_closing and visit.cost > ORDINARY:
-                visit.give_up()
+            if self._costs.gives_up(visit):
                 break
             await slices.step()
             began = self._costs.clock()

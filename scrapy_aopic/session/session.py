@@ -59,7 +59,7 @@ from scrapy.utils.misc import load_object
 from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic._engine.open_files import OpenFiles
-from scrapy_aopic.core.frontier.frontier import ORDINARY, NotBefore
+from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.folder_place import worker_number
 from scrapy_aopic.settings import read_values
@@ -225,7 +225,6 @@ class Session:
             recrawl=opened.recrawl,
             longest_of=opened.longest_of,
         )
-        self._n_beats_to_end = 0
         self._seeding = Seeding(parts, opened.seeds, self._duplicates) if opened.seeds is not None else None
         self.intake = Intake(parts, duplicates=self._duplicates, seeding=self._seeding)
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
@@ -397,17 +396,6 @@ class Session:
         return self.is_open and self.job.crawl.prefetches
 
     @property
-    def is_ending(self) -> bool:
-        """Whether the crawl is being closed, and pages have had half a second to be read to their end."""
-        return self._n_beats_to_end > 1
-
-    def gives_up(self, visit: Visit) -> bool:
-        """Whether the page of *visit* takes so long that it is not read any more, as the crawl ends: it is fetched again."""
-        if self.is_ending and visit.cost > ORDINARY:
-            visit.give_up()
-        return visit.is_given_up
-
-    @property
     def is_behind(self) -> bool:
         """Whether callbacks and ``start()`` wait before they yield more, since the disk is behind.
 
@@ -488,7 +476,7 @@ class Session:
     @guarded(None)
     def _beat_alone(self) -> None:
         self._beat()
-        self._n_beats_to_end += self._engine.is_closing
+        self.costs.beat()
         self.bodies.beat()
         self.footprint.beat()
         self._look_for_standstill()

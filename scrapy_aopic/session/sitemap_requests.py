@@ -143,7 +143,7 @@ class Sitemaps:
             if entry is None:
                 if session is not None and visit is not None:
                     session.costs.since(began, visit)
-                    if session.gives_up(visit):
+                    if session.costs.gives_up(visit):
                         return
                 await slices.step()
                 began = clock()

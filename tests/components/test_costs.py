@@ -26,7 +26,6 @@ from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key
 from scrapy_aopic.session import costs
-from scrapy_aopic.session.session import Session
 from scrapy_aopic.session.waits_and_ends import Standstill
 from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
 from scrapy_aopic.web.parse_limits import too_many_attributes
@@ -149,7 +148,7 @@ async def test_the_rest_of_a_page_that_takes_too_long_is_left_out(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(costs, "thread_time", Clock())
-    monkeypatch.setattr(Session, "is_ending", False)
+    monkeypatch.setattr(costs.Costs, "is_ending", False)
     serve({"http://evil.test/": html(LINKS)})
     once = {"JOBDIR": str(tmp_path), "CLOSESPIDER_PAGECOUNT": 1, "AOPIC_STORE": "auto", **SETTINGS}
     crawler = await crawl(Both, {**once, "AOPIC_PAGE_SECONDS": 1.0})
@@ -171,10 +170,10 @@ async def test_an_end_does_not_wait_for_a_page_and_loses_none_of_it(
     once = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "auto", "CLOSESPIDER_PAGECOUNT": 1, **SETTINGS}
     with monkeypatch.context() as patch:
         patch.setattr(costs, "thread_time", Clock())
-        patch.setattr(Session, "is_ending", property(lambda session: session._engine.is_closing))
+        patch.setattr(costs.Costs, "is_ending", property(lambda costs: costs._engine.is_closing))
         crawler = await crawl(Both, once)
     assert await n_visited(crawler) == 0
-    monkeypatch.setattr(Session, "is_ending", False)  # however long it takes to read the page
+    monkeypatch.setattr(costs.Costs, "is_ending", False)  # however long it takes to read the page
     crawler = await crawl(Both, {**once, "AOPIC_PAGE_SECONDS": 0})
     assert await n_visited(crawler) == 1
     audit = check(tmp_path)
@@ -182,8 +181,9 @@ async def test_an_end_does_not_wait_for_a_page_and_loses_none_of_it(
     assert audit.queued == 3_000
 
 
-async def test_a_page_that_took_long_before_its_callback_is_not_read_at_an_end(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("cost", "n_bytes"), [(0.2, 0), (0.0, 300_000)], ids=["took long", "is large"])
+async def test_a_page_that_takes_long_before_its_callback_is_not_read_at_an_end(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cost: float, n_bytes: int
 ) -> None:
     seen: list[str] = []
 
@@ -192,12 +192,12 @@ async def test_a_page_that_took_long_before_its_callback_is_not_read_at_an_end(
             seen.append(response.url)
             return super().parse_page(response)
 
-    serve({"http://evil.test/": html(LINKS)})
+    serve({"http://evil.test/": html(LINKS + b" " * n_bytes)})
     once = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "auto", "CLOSESPIDER_PAGECOUNT": 1, **SETTINGS}
     with monkeypatch.context() as patch:
         patch.setattr(costs, "thread_time", Clock())
-        patch.setattr(costs.Costs, "since", lambda *arguments: arguments[2].worked(0.2))
-        patch.setattr(Session, "is_ending", property(lambda session: session._engine.is_closing))
+        patch.setattr(costs.Costs, "since", lambda *arguments: arguments[2].worked(cost))
+        patch.setattr(costs.Costs, "is_ending", property(lambda costs: costs._engine.is_closing))
         crawler = await crawl(Sees, once)
     assert await n_visited(crawler) == 0
     assert seen == []

@@ -104,7 +104,7 @@ class PageLinks:
         if not self._is_cut and session.costs.is_over(visit):
             self._is_cut = True
             session.costs.cut(visit)
-        session.gives_up(visit)
+        session.costs.gives_up(visit)
 
     @property
     def is_given_up(self) -> bool:
@@ -335,13 +335,17 @@ class PageLinks:
         visit, session = self._visit, self._session
         if visit is None or len(visit.links) < _MANY or session.focus is not None or not session.is_open:
             return False
+        if session.costs.gives_up(visit):
+            return False
         began = session.costs.clock()
         session.intake.announce(visit)
         self._worked(began)
         return True
 
     def flush(self) -> None:
-        """Let all that was found reach the visit."""
+        """Let all that was found reach the visit, unless its page is given up."""
+        if self.is_given_up:
+            self._found, self._waiting = [], []
         if self._found:
             self._admit()
         self._flush_lines()
