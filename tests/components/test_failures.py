@@ -15,7 +15,7 @@ from demo_web.server import Answer, Exchange, Server
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from support.crawls import Visits, in_folder
+from support.crawls import Visits, in_folder, stat
 from support.small_web import Web, ask_view, crawl, html
 
 from scrapy_aopic.view.stored import snapshot_of
@@ -67,10 +67,6 @@ async def statuses(settings: dict[str, Any], url: str) -> tuple[list[int], Crawl
         yield from map(response.follow, response.css("a::attr(href)").getall())
 
     return found, await crawl(Visits, settings, starts=[url], parse=parse)
-
-
-def stat(crawler: Crawler, name: str) -> Any:
-    return crawler.stats.get_value(name)
 
 
 @OURS

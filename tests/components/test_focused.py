@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import signals
-from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
 from scrapy.settings import Settings
-from support.crawls import in_folder, keep, logged
+from support.crawls import in_folder, keep, logged, stat
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
@@ -86,10 +85,6 @@ def focused(topic: Any = KEYWORDS, **settings: Any) -> dict[str, Any]:
 def about_data(web: Web, n: int = 18) -> int:
     """How many of the first *n* pages that the server was asked for are about databases."""
     return sum("/data/" in url for url in web.asked[:n])
-
-
-def stat(crawler: Crawler, name: str) -> Any:
-    return crawler.stats.get_value(name)
 
 
 class FollowLinks(Follow):

@@ -25,7 +25,7 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured, StopDownload
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
-from support.crawls import OURS, Visits, in_folder, keep, logged
+from support.crawls import OURS, Visits, keep, logged, stat
 from support.naming import case
 from support.small_web import crawl, html
 from warcio.archiveiterator import ArchiveIterator
@@ -52,8 +52,15 @@ class Starting(Visits):
     starts = ("http://a.test/",)
 
 
-def stat(crawler: Crawler, name: str) -> Any:
-    return crawler.stats.get_value(name)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the archive of a crawl is."""
+    return tmp_path / "pages.warc.gz"
+
+
+def archiving(path: Path, way: dict[str, Any] = OURS, **settings: Any) -> dict[str, Any]:
+    """Settings of a crawl whose archive is at *path*."""
+    return {**way, **PAGES, "AOPIC_WARC_FILE": path, **settings}
 
 
 def names(folder: Path) -> list[str]:
@@ -382,7 +389,7 @@ async def test_an_archive_holds_every_transfer_as_it_was(serve, tmp_path, name):
     serve(SITE)
     path = tmp_path / "new" / "folder" / name
     before = datetime.now(timezone.utc)
-    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "ROBOTSTXT_OBEY": True})
+    crawler = await crawl(Walk, archiving(path, ROBOTSTXT_OBEY=True))
     after = datetime.now(timezone.utc)
     info, *rest = read_all(path)
     assert (info.kind, info.fields["WARC-Filename"]) == ("warcinfo", name)
@@ -414,7 +421,7 @@ async def test_an_archive_holds_every_transfer_as_it_was(serve, tmp_path, name):
     assert stat(crawler, "aopic/warc/errors") is None
 
 
-async def test_a_request_record_says_what_was_asked(serve, tmp_path):
+async def test_a_request_record_says_what_was_asked(serve, path):
     got: list[Exchange] = []
 
     def note(exchange: Exchange) -> Answer:
@@ -429,9 +436,7 @@ async def test_a_request_record_says_what_was_asked(serve, tmp_path):
         Request("http://a.test/form?x=1", method="PUT"),
         Request("http://a.test/form?x=1"),
     ]
-    path = tmp_path / "pages.warc.gz"
-    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "CONCURRENT_REQUESTS": 1}
-    await crawl(Visits, settings, starts=starts)
+    await crawl(Visits, archiving(path, CONCURRENT_REQUESTS=1), starts=starts)
     _, *rest = read_all(path)
     pairs = list(zip(rest[::2], rest[1::2], strict=True))
     for response, request in pairs:
@@ -453,16 +458,10 @@ async def test_a_request_record_says_what_was_asked(serve, tmp_path):
     }
 
 
-async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(serve, tmp_path):
+async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(serve, path):
     serve(SITE)
-    path = tmp_path / "pages.warc.gz"
-    settings = {
-        "AOPIC_ENDOWMENT": 0,
-        "AOPIC_VIRTUAL_SHARE": 0,
-        "CONCURRENT_REQUESTS": 1,
-        "ROBOTSTXT_OBEY": True,
-    }
-    await crawl(Walk, {**OURS, **PAGES, **settings, "AOPIC_WARC_FILE": path})
+    settings = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "CONCURRENT_REQUESTS": 1}
+    await crawl(Walk, archiving(path, ROBOTSTXT_OBEY=True, **settings))
     known = {
         url: (float(record.fields["WARC-AOPIC-Importance"]), int(record.fields["WARC-AOPIC-Cash"]))
         for url, record in responses(path).items()
@@ -480,13 +479,10 @@ async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(ser
 
 
 @pytest.mark.parametrize("topic", [{"keywords": ["packed"]}, "items"])
-async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(serve, tmp_path, topic):
+async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(serve, path, topic):
     serve(SITE)
-    path = tmp_path / "pages.warc.gz"
     spider = Walk if isinstance(topic, dict) else WalkWithItems
-    crawler = await crawl(
-        spider, {**OURS, **PAGES, "ROBOTSTXT_OBEY": True, "AOPIC_TOPIC": topic, "AOPIC_WARC_FILE": path}
-    )
+    crawler = await crawl(spider, archiving(path, ROBOTSTXT_OBEY=True, AOPIC_TOPIC=topic))
     found = read_all(path)
     by_id = {record.fields["WARC-Record-ID"]: record for record in found if record.kind == "response"}
     said = {}
@@ -504,10 +500,9 @@ async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(ser
 
 
 @pytest.mark.parametrize("scheduler", [OURS, {}])
-async def test_the_archive_has_the_texts_that_items_have_of_their_pages(serve, tmp_path, scheduler):
+async def test_the_archive_has_the_texts_that_items_have_of_their_pages(serve, path, scheduler):
     serve(SITE)
-    path = tmp_path / "pages.warc.gz"
-    crawler = await crawl(WalkWithTexts, {**scheduler, **PAGES, "AOPIC_WARC_FILE": path})
+    crawler = await crawl(WalkWithTexts, archiving(path, scheduler))
     found = read_all(path)
     texts = [record for record in found if record.kind == "conversion"]
     assert {(record.fields["Content-Type"].partition(";")[0], record.body.decode()) for record in texts} == {
@@ -521,10 +516,9 @@ async def test_the_archive_has_the_texts_that_items_have_of_their_pages(serve, t
     assert stat(crawler, "aopic/warc/records") == len(found)
 
 
-async def test_beside_another_scheduler_the_archive_has_no_importance(serve, tmp_path, caplog):
+async def test_beside_another_scheduler_the_archive_has_no_importance(serve, path, caplog):
     serve(SITE)
-    path = tmp_path / "pages.warc.gz"
-    crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": path, "ROBOTSTXT_OBEY": True})
+    crawler = await crawl(Walk, archiving(path, {}, ROBOTSTXT_OBEY=True))
     assert {url: record.status for url, record in responses(path).items()} == STATUSES
     assert not [name for record in read_all(path) for name in record.fields if "AOPIC" in name]
     assert stat(crawler, "aopic/warc/errors") is None
@@ -546,7 +540,7 @@ async def test_headers_are_kept_and_chunks_are_joined(tmp_path):
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     path = tmp_path / "pages.warc"
-    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path}, starts=[f"http://{host}/packed"])
+    crawler = await crawl(Walk, archiving(path), starts=[f"http://{host}/packed"])
     server.close()
     await server.wait_closed()
     assert stat(crawler, "spider_exceptions/count") is None
@@ -568,9 +562,8 @@ class OddHandler(BaseDownloadHandler):
         return Response(f"{request.url}#part", headers=headers, body=b"body", protocol="h2")
 
 
-async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path):
-    path = tmp_path / "pages.warc.gz"
-    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_HANDLERS": {"http": OddHandler}})
+async def test_a_record_is_sound_whatever_the_download_handler_tells(path):
+    await crawl(Walk, archiving(path, DOWNLOAD_HANDLERS={"http": OddHandler}))
     _, response, request = read_all(path)
     assert response.url == request.url == "http://a.test/"
     assert response.start == "HTTP/1.1 200 OK"
@@ -579,7 +572,7 @@ async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path):
     assert "WARC-IP-Address" not in response.fields
 
 
-async def test_an_answer_that_was_cut_says_so(serve, tmp_path):
+async def test_an_answer_that_was_cut_says_so(serve, path):
     serve(
         {
             "http://a.test/cut": Answer(headers={"Content-Length": "1000"}, body=b"a part"),
@@ -591,8 +584,7 @@ async def test_an_answer_that_was_cut_says_so(serve, tmp_path):
         if request.url.endswith("/stopped"):
             raise StopDownload(fail=False)
 
-    path = tmp_path / "pages.warc.gz"
-    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_FAIL_ON_DATALOSS": False}
+    settings = archiving(path, DOWNLOAD_FAIL_ON_DATALOSS=False)
     starts = ["http://a.test/cut", "http://a.test/stopped"]
     await crawl(Visits, settings, told={signals.headers_received: stop}, starts=starts)
     found = responses(path)
@@ -603,28 +595,26 @@ async def test_an_answer_that_was_cut_says_so(serve, tmp_path):
     assert found["http://a.test/stopped"].values("Content-Length") == ["0"]
 
 
-async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(serve, tmp_path):
+async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(serve, path):
     tries = iter([Answer(500), Answer(body=b"at last")])
     serve({"http://a.test/flaky": lambda _: next(tries), "http://a.test/cut": Answer(abort=True)})
 
-    path = tmp_path / "pages.warc.gz"
-    settings = {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "RETRY_TIMES": 1}
-    await crawl(Visits, settings, starts=["http://a.test/flaky", "http://a.test/cut", "data:,x"])
+    starts = ["http://a.test/flaky", "http://a.test/cut", "data:,x"]
+    await crawl(Visits, archiving(path, RETRY_TIMES=1), starts=starts)
     found = [
         (record.url, record.status, record.body) for record in read_all(path) if record.kind == "response"
     ]
     assert found == [("http://a.test/flaky", 500, b""), ("http://a.test/flaky", 200, b"at last")]
 
 
-async def test_inline_requests_are_recorded_without_the_importance_of_another_page(serve, tmp_path):
+async def test_inline_requests_are_recorded_without_the_importance_of_another_page(serve, path):
     serve({"http://a.test/": Answer(body=b"page"), "http://a.test/picture": Answer(body=b"picture")})
 
     class Inline(Starting):
         async def parse(self, response: Response) -> None:
             await self.crawler.engine.download_async(Request("http://a.test/picture", meta=response.meta))
 
-    path = tmp_path / "pages.warc.gz"
-    await crawl(Inline, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    await crawl(Inline, archiving(path))
     found = responses(path)
     assert found["http://a.test/picture"].body == b"picture"
     assert "WARC-AOPIC-Importance" not in found["http://a.test/picture"].fields
@@ -638,11 +628,9 @@ class OtherSlot:
         request.meta["download_slot"] = "proxy-1"
 
 
-async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve, tmp_path):
+async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve, path):
     serve({"http://a.test/": []})
-    path = tmp_path / "pages.warc.gz"
-    settings = {"DOWNLOADER_MIDDLEWARES": {OtherSlot: 100}}
-    await crawl(Walk, {**OURS, **PAGES, **settings, "AOPIC_WARC_FILE": path})
+    await crawl(Walk, archiving(path, DOWNLOADER_MIDDLEWARES={OtherSlot: 100}))
     assert responses(path)["http://a.test/"].fields["WARC-AOPIC-Importance"] == "1.0"
 
 
@@ -663,16 +651,15 @@ async def test_records_of_revisits_say_what_was_found(serve, tmp_path):
     found = []
     for n in range(2):
         path = tmp_path / f"{n}.warc"
-        await crawl(Visits, {**OURS, **PAGES, **again, "AOPIC_WARC_FILE": path}, starts=urls)
+        await crawl(Visits, archiving(path, **again), starts=urls)
         records = {each.url: each for each in read_all(path) if each.kind in ("response", "revisit")}
         found.append([(records[url].kind, records[url].fields["WARC-AOPIC-Found"]) for url in urls])
     assert found[0] == [("response", "new")] * 3
     assert found[1] == [("response", "unchanged"), ("revisit", "unchanged"), ("response", "changed")]
 
 
-async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve, tmp_path):
+async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve, path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
-    path = tmp_path / "pages.warc.gz"
     seen: list[list[str]] = []
 
     class Look(Walk):
@@ -680,7 +667,7 @@ async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve, tmp_pat
             seen.append(list(responses(path)))
             return super().parse(response)
 
-    await crawl(Look, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    await crawl(Look, archiving(path))
     urls = ["http://a.test/", "http://a.test/1", "http://a.test/2"]
     assert seen == [urls[:1], urls[:2], urls]
 
@@ -718,15 +705,14 @@ async def test_a_file_that_exists_is_never_touched(serve, tmp_path, name, others
     assert names(tmp_path) == sorted([name, *others])
 
 
-async def test_a_resumed_crawl_gets_a_file_of_its_own(serve, tmp_path):
+async def test_a_resumed_crawl_gets_a_file_of_its_own(serve, tmp_path, path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": []})
-    archive = {"AOPIC_WARC_FILE": tmp_path / "pages.warc.gz", "CONCURRENT_REQUESTS": 1}
-    settings = in_folder(tmp_path / "job", **PAGES, **archive, AOPIC_STORE="auto")
+    settings = archiving(path, JOBDIR=str(tmp_path / "job"), AOPIC_STORE="auto", CONCURRENT_REQUESTS=1)
     await crawl(Walk, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
-    first = (tmp_path / "pages.warc.gz").read_bytes()
+    first = path.read_bytes()
     await crawl(Walk, settings)
-    assert (tmp_path / "pages.warc.gz").read_bytes() == first
-    assert list(responses(tmp_path / "pages.warc.gz")) == ["http://a.test/"]
+    assert path.read_bytes() == first
+    assert list(responses(path)) == ["http://a.test/"]
     assert list(responses(tmp_path / "pages-1.warc.gz")) == ["http://a.test/1"]
 
 
@@ -734,7 +720,7 @@ async def test_a_resumed_crawl_gets_a_file_of_its_own(serve, tmp_path):
 async def test_a_file_cut_anywhere_is_readable_up_to_there(serve, tmp_path, name):
     serve(SITE)
     path = tmp_path / name
-    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    await crawl(Walk, archiving(path))
     data, whole = path.read_bytes(), read_all(path)
     ends = record_ends(data)
     assert len(ends) == len(whole)
@@ -757,7 +743,7 @@ async def test_beside_another_scheduler_a_path_that_cannot_be_written_does_not_s
     web = serve({"http://a.test/": ["/1"], "http://a.test/1": []})
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file" / "pages.warc.gz"
-    crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": path})
+    crawler = await crawl(Walk, archiving(path, {}))
     assert stat(crawler, "finish_reason") == "finished"
     assert len(web.asked) == 2
     assert stat(crawler, "aopic/warc/errors") == 3  # when the spider opened, and for each page
@@ -817,8 +803,7 @@ async def test_beside_another_scheduler_a_full_disk_costs_what_does_not_fit_and_
 ):
     pages = {
         "http://a.test/": ["/1"],
-        "http://a.test/1": ["/2"],
-        "http://a.test/2": ["/3"],
+        **{f"http://a.test/{n}": [f"/{n + 1}"] for n in (1, 2)},
         "http://a.test/3": [],
     }
     web = serve(pages)
@@ -860,14 +845,14 @@ async def test_a_full_disk_under_an_archive_ends_the_crawl_and_its_page_is_not_v
 ):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     path = tmp_path / "pages.warc"
-    settings = in_folder(tmp_path / "job", **PAGES, AOPIC_WARC_FILE=path, AOPIC_STORE="auto")
+    settings = archiving(path, JOBDIR=str(tmp_path / "job"), AOPIC_STORE="auto")
     create = warc._create
     with monkeypatch.context() as patch:
         patch.setattr(warc, "_create", lambda path: FullDisk(create(path), 3, is_broken=False))
         crawler = await crawl(Walk, {**settings, "AOPIC_DURABILITY": "page"})
     assert stat(crawler, "finish_reason") == "aopic_storage"
-    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
-    assert record.getMessage().startswith(f"AOPIC_WARC_FILE ({path}) cannot be written: the disk is full.")
+    (error,) = logged(caplog, "ERROR")
+    assert error.startswith(f"AOPIC_WARC_FILE ({path}) cannot be written: the disk is full.")
     assert list(responses(path)) == ["http://a.test/"]
     await crawl(Walk, settings)
     kept = {url for each in tmp_path.glob("*.warc") for url in responses(each)}
@@ -878,10 +863,10 @@ async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_p
     web = serve({"http://a.test/": []})
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file" / "pages.warc"
-    crawler = await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
+    crawler = await crawl(Walk, archiving(path))
     assert stat(crawler, "finish_reason") == "aopic_storage"
-    (record,) = (record for record in caplog.records if record.levelname == "ERROR")
-    assert record.getMessage().startswith(
+    (error,) = logged(caplog, "ERROR")
+    assert error.startswith(
         f"AOPIC_WARC_FILE ({path}) cannot be written: there is something else of that name."
     )
     assert web.asked == []
@@ -907,8 +892,7 @@ REPEATS: dict[str, Any] = {
 async def test_a_body_is_written_once_and_full_files_are_followed_by_others(serve, tmp_path, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.pipelines.MAX_BYTES", 1_000_000)
     serve(REPEATS)
-    settings = {"AOPIC_WARC_FILE": tmp_path / "pages.warc", "CONCURRENT_REQUESTS": 1}
-    crawler = await crawl(Walk, {**OURS, **PAGES, **settings})
+    crawler = await crawl(Walk, archiving(tmp_path / "pages.warc", CONCURRENT_REQUESTS=1))
     paths = sorted(tmp_path.iterdir())
     assert [each.name for each in paths] == ["pages-1.warc", "pages.warc"]
     assert all(each.stat().st_size < 2_000_000 for each in paths)
@@ -935,19 +919,17 @@ async def test_a_body_is_written_once_and_full_files_are_followed_by_others(serv
     assert "WARC-Payload-Digest" not in unchanged.fields
 
 
-async def test_what_an_earlier_crawl_has_archived_is_neither_fetched_nor_written_again(serve, tmp_path):
+async def test_what_an_earlier_crawl_has_archived_is_neither_fetched_nor_written_again(serve, tmp_path, path):
     web = serve(REPEATS)
-    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": tmp_path / "old.warc.gz"})
-    old = responses(tmp_path / "old.warc.gz")
-    add_seeds(FolderPlace(tmp_path / "job"), [str(tmp_path / "old.warc.gz")], fetched=True)
+    await crawl(Walk, archiving(path))
+    add_seeds(FolderPlace(tmp_path / "job"), [str(path)], fetched=True)
     web.pages["http://b.test/"] = Answer(body=SAME)
     before = len(web.asked)
-    settings = {"AOPIC_WARC_FILE": tmp_path / "new.warc.gz", "JOBDIR": str(tmp_path / "job")}
-    starts = ["http://a.test/", "http://b.test/"]
-    await crawl(Walk, {**OURS, **PAGES, **settings}, starts=starts)
+    settings = archiving(tmp_path / "new.warc.gz", JOBDIR=str(tmp_path / "job"))
+    await crawl(Walk, settings, starts=["http://a.test/", "http://b.test/"])
     assert web.asked[before:] == ["http://b.test/"]
     (revisit,) = (each for each in read_all(tmp_path / "new.warc.gz") if each.kind == "revisit")
-    (first,) = (each for each in old.values() if each.body == SAME)
+    (first,) = (each for each in responses(path).values() if each.body == SAME)
     assert revisit.url == "http://b.test/"
     assert revisit.fields["WARC-Refers-To"] == first.fields["WARC-Record-ID"]
     assert revisit.fields["WARC-Refers-To-Target-URI"] == first.url

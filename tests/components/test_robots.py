@@ -22,7 +22,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
-from support.crawls import ADDON, Visits, in_folder, logged
+from support.crawls import ADDON, Visits, in_folder, logged, stat
 from support.small_web import Follow, Web, ask, check, crawl, until
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
@@ -61,10 +61,6 @@ def in_turn(*answers: Answer) -> Callable[[Exchange], Answer]:
 def n_robots(web: Web) -> Counter[str]:
     """How often each host was asked for its robots.txt."""
     return Counter(entry.host for entry in web.log if entry.target == "/robots.txt")
-
-
-def stat(crawler: Crawler, name: str) -> Any:
-    return crawler.stats.get_value(name)
 
 
 def middleware(crawler: Crawler) -> RobotsMiddleware:
@@ -657,22 +653,17 @@ async def test_the_crawl_delay_is_handed_on(serve, monkeypatch, settings, pacer)
 # -- sitemaps
 
 
-def sitemap(*urls: str, kind: str = "urlset", entry: str = "url") -> bytes:
-    entries = "".join(f"<{entry}><loc> {url} </loc></{entry}>" for url in urls)
-    text = (
-        f'<?xml version="1.0"?><{kind} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{kind}>'
-    )
-    return text.encode()
+def sitemap(*urls: str, of: str = "url") -> bytes:
+    """One that has *urls*, or an index *of* each "sitemap"."""
+    entries = "".join(f"<{of}><loc> {url} </loc></{of}>" for url in urls)
+    kind = {"url": "urlset", "sitemap": "sitemapindex"}[of]
+    head = f'<?xml version="1.0"?><{kind} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+    return f"{head}{entries}</{kind}>".encode()
 
 
 def mapped() -> dict[str, Any]:
-    index = sitemap(
-        "http://a.com/two.xml.gz",
-        "http://cdn.other/three.xml",
-        "http://a.com/nested.xml",
-        kind="sitemapindex",
-        entry="sitemap",
-    )
+    names = ("http://a.com/two.xml.gz", "http://cdn.other/three.xml", "http://a.com/nested.xml")
+    index = sitemap(*names, of="sitemap")
     xml = {"Content-Type": "application/xml"}
     lines = "Sitemap: http://a.com/one.xml?utm_source=robots\nSitemap: /index.xml\nSITEMAP: http://maps.example/a.xml\nSitemap: bad.xml\n"
     return {
@@ -680,9 +671,7 @@ def mapped() -> dict[str, Any]:
         "http://a.com/": [],
         "http://a.com/one.xml?utm_source=robots": Answer(headers=xml, body=sitemap("http://a.com/1", "http://a.com/no", "ftp://a.com/")),
         "http://a.com/index.xml": Answer(headers=xml, body=index),
-        "http://a.com/nested.xml": Answer(
-            headers=xml, body=sitemap("http://a.com/deep.xml", kind="sitemapindex", entry="sitemap")
-        ),
+        "http://a.com/nested.xml": Answer(headers=xml, body=sitemap("http://a.com/deep.xml", of="sitemap")),
         "http://a.com/deep.xml": Answer(headers=xml, body=sitemap("http://a.com/6")),
         "http://a.com/two.xml.gz": Answer(
             headers={"Content-Type": "application/gzip"},
@@ -765,7 +754,7 @@ async def test_sitemaps_of_every_format_and_type_are_read(serve):
 async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(serve, caplog, monkeypatch):
     monkeypatch.setattr(sitemap_requests, "MAX_SITEMAPS", 3)
     monkeypatch.setattr(of_web, "MAX_ENTRIES", 4)
-    index = sitemap(*(f"http://a.com/i{n}" for n in range(5)), kind="sitemapindex", entry="sitemap")
+    index = sitemap(*(f"http://a.com/i{n}" for n in range(5)), of="sitemap")
     answers = {
         "/many": Answer(body=sitemap(*(f"http://a.com/{n}" for n in range(9)))),
         "/others": Answer(body=sitemap("http://b.com/", "a.com/no", "mailto:x", "http://a.com/1")),
@@ -787,7 +776,7 @@ async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(serve, capl
 
 async def test_indexes_above_each_other_have_an_end(serve):
     def index(exchange: Exchange) -> Answer:
-        return Answer(body=sitemap(f"http://a.com/{exchange.target}x", kind="sitemapindex", entry="sitemap"))
+        return Answer(body=sitemap(f"http://a.com/{exchange.target}x", of="sitemap"))
 
     endless = {f"http://a.com/{'/' * n}i{'x' * n}": index for n in range(10)}
     web = serve({**of_robots_txt("a.com", {"/i": Answer()}), **endless})
@@ -796,41 +785,21 @@ async def test_indexes_above_each_other_have_an_end(serve):
     assert stat(crawler, "aopic/sitemaps/left_out/depth") == 1
 
 
-async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve):
-    index = sitemap("http://maps.example/1.xml", "http://b.com/2.xml", kind="sitemapindex", entry="sitemap")
-    web = serve(
-        {
-            "http://a.com/robots.txt": rules("/no", more="Sitemap: http://maps.example/\n"),
-            "http://a.com/": [],
-            "http://maps.example/": Answer(body=index),
-            "http://maps.example/1.xml": Answer(body=sitemap("http://a.com/1", "http://maps.example/no")),
-            "http://a.com/1": [],
-        }
-    )
-    await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
-    assert {*web.asked} == {
-        "http://a.com/",
-        "http://maps.example/",
-        "http://maps.example/1.xml",
-        "http://a.com/1",
+async def test_a_sitemap_may_be_elsewhere_and_name_others_beside_it_or_have_a_comment_or_a_space(
+    serve, caplog
+):
+    lines = "Sitemap: http://a.com/one.xml # the first\nSitemap: http://a.com/two maps.xml\nSitemap: http://maps.example/\n"
+    index = sitemap("http://maps.example/3.xml", "http://b.com/2.xml", of="sitemap")
+    maps = {
+        "http://a.com/one.xml": Answer(body=sitemap("http://a.com/1")),
+        "http://a.com/two%20maps.xml": Answer(body=sitemap("http://a.com/2")),
+        "http://maps.example/": Answer(body=index),
+        "http://maps.example/3.xml": Answer(body=sitemap("http://a.com/3", "http://maps.example/no")),
     }
-
-
-async def test_a_sitemap_may_have_a_comment_or_a_space(serve, caplog):
-    lines = "Sitemap: http://a.com/one.xml # the first\nSitemap: http://a.com/two maps.xml\n"
-    xml = {"Content-Type": "application/xml"}
-    web = serve(
-        {
-            "http://a.com/robots.txt": rules("/no", more=lines),
-            "http://a.com/": [],
-            "http://a.com/one.xml": Answer(headers=xml, body=sitemap("http://a.com/1")),
-            "http://a.com/two%20maps.xml": Answer(headers=xml, body=sitemap("http://a.com/2")),
-        }
-    )
+    pages: dict[str, Any] = {f"http://a.com/{path}": [] for path in ("", "1", "2", "3")}
+    web = serve({"http://a.com/robots.txt": rules("/no", more=lines), **pages, **maps})
     await crawl(Follow, {**SCHEDULER, "AOPIC_SITEMAPS": True}, start_urls=["http://a.com/"])
-    assert {"http://a.com/one.xml", "http://a.com/two%20maps.xml", "http://a.com/1", "http://a.com/2"} <= set(
-        web.asked
-    )
+    assert {*web.asked} == {*pages, *maps}
     assert "Traceback" not in caplog.text
 
 

@@ -14,7 +14,7 @@ from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, StopDownload
 from scrapy.http import Response
-from support.crawls import ADDON, OURS, Visits, in_folder, logged
+from support.crawls import ADDON, OURS, Visits, in_folder, logged, stat
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.lab.site_traps import SITE_TRAPS
@@ -25,10 +25,6 @@ Serve = Callable[[dict[str, Any]], Web]
 
 SCHEDULER = OURS
 MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
-
-
-def stat(crawler: Crawler, name: str) -> Any:
-    return crawler.stats.get_value(name)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 
 OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}}
@@ -46,6 +47,11 @@ class Visits(Spider):
 def logged(caplog: pytest.LogCaptureFixture, *levels: str) -> list[str]:
     """Messages at one of *levels*, in the order in which they were logged."""
     return [record.getMessage() for record in caplog.records if record.levelname in levels]
+
+
+def stat(crawler: Crawler, name: str) -> Any:
+    """What the crawl has counted under *name*."""
+    return crawler.stats.get_value(name)
 
 
 def keep(items: list[Any]) -> Callable[..., None]:
