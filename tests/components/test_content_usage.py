@@ -20,7 +20,6 @@ from support.small_web import ask_view, check, crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from scrapy_aopic import Addon, BroadSpider, PagesPipeline
-from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.request_errors import ContentUsageError, UnwantedTypeError
 from scrapy_aopic.view.exporting import export_pages
@@ -278,9 +277,7 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(serve, tmp_path, ca
     assert {url for kind, url in records if kind == "metadata"} & skipped == set()
     assert crawler.stats.get_value("aopic/outcomes/content usage") == len(skipped)
     assert sum('"train-ai": "obey"' in record.getMessage() for record in caplog.records) == 1
-    found = check(tmp_path)
-    assert found.violations == []
-    assert found.cash + found.virtual == TOTAL
+    assert check(tmp_path).violations == []
     capsys.readouterr()
     (answer,) = json.loads(run_here(capsys, "why", "--json", tmp_path, "http://a.test/noai")[1])
     assert any("AOPIC_CONTENT_USAGE" in text and "no callback got it" in text for text in answer["sentences"])

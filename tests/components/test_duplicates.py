@@ -116,19 +116,14 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert stat(crawler, "outcomes/duplicate") == 1
 
 
-async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve, tmp_path):
+@pytest.mark.parametrize(("settings", "found"), [({}, {ONE: HOME}), ({"AOPIC_CONTENT_SEEN": "off"}, {})])
+async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve, tmp_path, settings, found):
+    """And with content seen off every page is its own."""
     web = serve({HOME: page(words("x"), [ONE]), ONE: page(words("x"), [TWO]), TWO: page(words("z"))})
-    crawler = await run(tmp_path, AOPIC_URL_RULES=["-tracking"])
+    crawler = await run(tmp_path, AOPIC_URL_RULES=["-tracking"], **settings)
     assert web.asked == [HOME, ONE, TWO]
-    assert same(tmp_path) == {ONE: HOME}
+    assert same(tmp_path) == found
     assert stat(crawler, "content/links_dropped") is None
-
-
-async def test_with_content_seen_off_every_page_is_its_own(serve, tmp_path):
-    web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": page(words("x"), ["/2"])})
-    await run(tmp_path, AOPIC_CONTENT_SEEN="off")
-    assert len(web.asked) == 3
-    assert same(tmp_path) == {}
 
 
 @pytest.mark.parametrize(("seen", "n_asked"), [("exact", 4), ("near", 3)])
@@ -172,14 +167,17 @@ async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(s
     assert {"http://a.test/7", "http://a.test/8"} < set(web.asked)
 
 
-async def test_callbacks_and_items_know_of_a_duplicate(serve, tmp_path):
-    twice = page(words("x"), ["/1", "/2"])
-    serve({HOME: twice, "http://a.test/1": twice, "http://a.test/2": page(words("y"))})
+async def test_callbacks_and_items_know_of_a_duplicate_and_callbacks_of_a_copy_on_another_site(
+    serve, tmp_path
+):
+    twice, copy = page(words("x"), ["/1", "/2"]), "http://b.com/"
+    web = {HOME: twice, "http://a.test/1": twice, "http://a.test/2": page(words("y"), [copy])}
+    serve({**web, copy: twice, f"{copy}1": page(words("z"))})
     told, items = [], []
 
     class Tell(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
-            told.append((response.url, response.meta.get("aopic_duplicate_of")))
+            told.append((response.url, *map(response.meta.get, ("aopic_duplicate_of", "aopic_copy_of"))))
             yield {"url": response.url}
             for request in super().parse(response):
                 yield request.replace(meta=response.meta)
@@ -191,9 +189,9 @@ async def test_callbacks_and_items_know_of_a_duplicate(serve, tmp_path):
         AOPIC_ITEM_FIELDS="duplicate_of",
         ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
     )
-    expected = [(HOME, None), ("http://a.test/1", HOME), ("http://a.test/2", None)]
-    assert told == expected
-    assert [(item["url"], item["duplicate_of"]) for item in items] == expected
+    first = {HOME: None, "http://a.test/1": HOME, "http://a.test/2": None, copy: None, f"{copy}1": None}
+    assert told == [(url, of, HOME if url == copy else None) for url, of in first.items()]
+    assert [(item["url"], item["duplicate_of"]) for item in items] == [*first.items()]
 
 
 async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve, tmp_path):
@@ -302,24 +300,6 @@ async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(serve, 
     importance = {url: row.importance for url, row in rows(tmp_path).items()}
     assert importance[victim] > 2 * importance[copy]
     assert stat(crawler, "content/copies") == 2
-
-
-async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve, tmp_path):
-    told = {}
-
-    class Tell(Follow):
-        def parse(self, response: Response) -> Iterator[Any]:
-            told[response.url] = [*map(response.meta.get, ("aopic_duplicate_of", "aopic_copy_of"))]
-            for request in super().parse(response):
-                yield request.replace(meta=response.meta)
-
-    text = page(words("x"), ["/1"])
-    pages = {"http://a.com/1": page(words("y")), "http://b.com/1": page(words("z"))}
-    serve({"http://a.com/": text, "http://b.com/": text, **pages})
-    await run(tmp_path, Tell, start_urls=["http://a.com/", "http://b.com/"])
-    first, second = (url for url in told if not url.endswith("1"))
-    assert told.pop(second) == [None, first]
-    assert told == {url: [None, None] for url in (first, "http://a.com/1", "http://b.com/1")}
 
 
 @pytest.mark.parametrize("is_first", [True, False])

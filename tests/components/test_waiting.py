@@ -179,9 +179,7 @@ async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
     assert crawler.stats.get_value("aopic/errors") is None
     assert set(units) == {TOTAL}
     if "JOBDIR" in settings:
-        audit = check(Path(settings["JOBDIR"]))
-        assert audit.violations == []
-        assert audit.cash + audit.virtual == TOTAL
+        assert check(Path(settings["JOBDIR"])).violations == []
     return crawler.spider.got
 
 
@@ -295,7 +293,6 @@ def test_a_process_that_is_killed_while_one_waits_loses_nothing(serve, tmp_path)
         codes.append(processes.run(line, cwd=tmp_path, timeout=120).returncode)
         audit = check(tmp_path / "job")
         assert audit.violations == []
-        assert audit.cash + audit.virtual == TOTAL
     assert codes == [-signal.SIGKILL, 0]
     assert (audit.queued, audit.visited) == (0, 7)
     assert set(web.asked) == set(PAGES)
