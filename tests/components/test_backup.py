@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from demo_web.server import Answer, Exchange, Server
 from support import processes
+from support.killed_crawl import command
 from support.small_web import check, html
 from support.stored_jobs import make_job, rows
 
@@ -23,7 +23,6 @@ from scrapy_aopic.storage import exists, lock_job, open_store
 
 pytestmark = pytest.mark.slow
 
-SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
 N_PAGES = 120
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
@@ -36,19 +35,9 @@ def answer(exchange: Exchange) -> Answer:
 
 
 def crawl(job: Path, proxy: str, store: str) -> processes.Process:
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": job,
-        "AOPIC_STORE": store,
-        "AOPIC_POLITENESS_FACTOR": 0.5,
-        "AOPIC_DURABILITY": "page",
-        "LOG_LEVEL": "ERROR",
-        "REMOTE_CONTROL_ENABLED": False,
-        "TELNETCONSOLE_ENABLED": False,
-    }
-    options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
-    command = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), *options]
-    return processes.start(command, env={**os.environ, "http_proxy": proxy}, cwd=job.parent)
+    often = {"AOPIC_POLITENESS_FACTOR": 0.5, "AOPIC_DURABILITY": "page"}
+    line, environment = command(job, proxy, AOPIC_STORE=store, **often)
+    return processes.start(line, env=environment, cwd=job.parent)
 
 
 @each_store
@@ -77,8 +66,8 @@ def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path, store):
     job, copy = tmp_path / "job", tmp_path / "copy"
     make_job(job, store, 20_000)
     part = tmp_path / "copy.part"
-    command = [sys.executable, "-m", "scrapy", "aopic", "backup", str(job), str(copy)]
-    with processes.start(command, cwd=tmp_path) as process:
+    line = [sys.executable, "-m", "scrapy", "aopic", "backup", str(job), str(copy)]
+    with processes.start(line, cwd=tmp_path) as process:
         while not exists(store_folder(part)):
             assert process.poll() is None
             time.sleep(0.001)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,6 +31,7 @@ from scrapy.utils.test import get_crawler
 from support import commands, processes
 from support.core_crawl import ROUNDING
 from support.crawls import Visits, in_folder, keep
+from support.killed_crawl import command
 from support.small_web import Follow, Web, ask, ask_view, check, crawl, html
 
 from scrapy_aopic import Addon
@@ -706,20 +707,10 @@ def test_pages_come_back_after_a_kill(serve, tmp_path):
     pages = {f"http://h0.test/{n}": [f"http://h0.test/{n + 1}"] for n in range(5)} | {"http://h0.test/5": []}
     web = serve(pages)
     job = tmp_path / "job"
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": job,
-        "AOPIC_POLITENESS_FACTOR": 0,
-        "AOPIC_BACKOFF": 0,
-        "AOPIC_RECRAWL": '[1, "90 days"]',
-        "LOG_LEVEL": "ERROR",
-        "TELNETCONSOLE_ENABLED": False,
-    }
-    options = [option for name, value in settings.items() for option in ("-s", f"{name}={value}")]
-    spider = Path(__file__).parents[1] / "support" / "follow_spider.py"
-    line = [sys.executable, "-m", "scrapy", "runspider", str(spider), *options]
+    again = {"AOPIC_RECRAWL": '[1, "90 days"]', "AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0}
+    line, environment = command(job, os.environ["http_proxy"], **again)
     for last, n in ((signal.SIGKILL, 2), (signal.SIGKILL, 3), (signal.SIGINT, 4)):
-        with processes.start(line, cwd=tmp_path) as process:
+        with processes.start(line, env=environment, cwd=tmp_path) as process:
             while process.poll() is None and min(web.asked.count(url) for url in pages) < n:
                 time.sleep(0.01)
             assert process.poll() is None, "the crawl ended by itself"
