@@ -11,6 +11,7 @@ import pytest
 from demo_web.server import Answer, Exchange, Server
 from scrapy.statscollectors import StatsCollector
 from support import redis_server
+from support.crawls import on_server
 from support.small_web import Web, html
 
 from scrapy_aopic import stats_table
@@ -52,13 +53,7 @@ def same_chance_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(server: redis_server.Server, client: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Those of a job on the server, in as many shards as the module says."""
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": request.module.SHARDS,
-        "AOPIC_DURABILITY": 50,
-        "REDIS_URL": server.url,
-    }
+    return on_server(server.url, request.module.SHARDS)
 
 
 @pytest.fixture

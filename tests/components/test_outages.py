@@ -12,11 +12,11 @@ from demo_web.server import Answer
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
+from support.commands import run_here
+from support.crawls import OURS, Visits
 from support.small_web import ask_view, crawl, until
 
-from scrapy_aopic.commands import AopicCommand
 from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.view.stored import count
@@ -37,9 +37,7 @@ def nobody() -> Iterator[str]:
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == "scrapy_aopic.session.outage_detector"
+        each.getMessage() for each in caplog.records if each.name == "scrapy_aopic.session.outage_detector"
     ]
 
 
@@ -96,14 +94,7 @@ def test_an_answer_ends_it_and_later_it_takes_more(crawler, caplog):
     assert end == "Hosts can be reached again."
 
 
-class Seeds(Spider):
-    """Asks twelve hosts."""
-
-    name = "seeds"
-    start_urls = [f"http://h{n}.test/" for n in range(12)]
-
-    def parse(self, response: Response) -> None:
-        pass
+SEEDS = [f"http://h{n}.test/" for n in range(12)]
 
 
 async def crawl_seeds(*, waits: dict[str, int] | None = None, **settings: Any) -> None:
@@ -125,13 +116,9 @@ async def crawl_seeds(*, waits: dict[str, int] | None = None, **settings: Any) -
         def process_exception(self, request: Request, exception: Exception) -> None:
             asked.add(request.url)
 
-    ours = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "DOWNLOADER_MIDDLEWARES": {Note: 999},
-        "RETRY_ENABLED": False,
-    }
+    ours = {**OURS, "DOWNLOADER_MIDDLEWARES": {Note: 999}, "RETRY_ENABLED": False}
     told = {signals.spider_opened: lambda spider: spiders.append(spider)}  # noqa: PLW0108 - of a signal
-    await crawl(until(is_enough, Seeds), {**ours, **settings}, told=told)
+    await crawl(until(is_enough, Visits), {**ours, **settings}, told=told, start_urls=SEEDS)
 
 
 @pytest.mark.slow
@@ -153,24 +140,12 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     assert 0 < longest.wait < 601
     assert longest.down == 1
 
-    command = AopicCommand()
-    command.settings = Settings()
-    for arguments in (["--all"], ["--json"]):
-        shown = run(command, ["status", str(tmp_path), *arguments], capsys)
-        if arguments == ["--json"]:
-            assert json.loads(shown)["counted"]["waits"] == {"down": 12}
-        else:
-            assert f"{longest.name}: 1 of them without a response, waits " in shown
-
-
-def run(command: AopicCommand, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    from argparse import ArgumentParser
-
-    parser = ArgumentParser(conflict_handler="resolve")
-    command.add_options(parser)
-    command.run([], parser.parse_args(arguments))
-    assert command.exitcode == 0
-    return capsys.readouterr().out
+    capsys.readouterr()
+    code, shown, _ = run_here(capsys, "status", tmp_path, "--json")
+    assert (code, json.loads(shown)["counted"]["waits"]) == (0, {"down": 12})
+    code, shown, _ = run_here(capsys, "status", tmp_path, "--all")
+    assert code == 0
+    assert f"{longest.name}: 1 of them without a response, waits " in shown
 
 
 async def test_a_proxy_that_wants_a_password_is_told(serve, caplog):

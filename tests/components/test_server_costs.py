@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from demo_web.server import Server
@@ -111,12 +113,13 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_worker(server, monkeypatch)
             opened.enter_context(closing(registry_of(address, sharding, {}, name, f"m:/{name}")))
             for name in "abcd"
         ]
+
+        def states_of(registry: Any, numbers: Iterable[int]) -> dict[int, ShardState]:
+            rest = (registry.token, False, [0] * 6, {}, {}, [0] * 4)
+            return {number: ShardState(f"token {number}", *rest) for number in numbers}
+
         for n, registry in enumerate(workers):
-            shown = {
-                number: ShardState(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
-                for number in range(n, SHARDS, len(workers))
-            }
-            registry.exchange(shown, [], [], {})
+            registry.exchange(states_of(registry, range(n, SHARDS, len(workers))), [], [], {})
         requests = []
         registry, mine = workers[0], dict.fromkeys(range(0, SHARDS, len(workers)), 1)
         registry.read(mine)
@@ -126,18 +129,10 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_worker(server, monkeypatch)
             "_exchange",
             lambda commands: (requests.append([each[0] for each in commands]), exchange(commands))[1],
         )
-        states = {
-            number: ShardState(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
-            for number in mine
-        }
-        letters = [
-            (to, PostedLetter(number, 1, b"text"))
-            for number in mine
-            for to in range(SHARDS)
-            if to not in mine
-        ]
+        others = {*range(SHARDS)} - {*mine}
+        letters = [(to, PostedLetter(number, 1, b"text")) for number in mine for to in others]
         assert len(letters) > 30
-        look = registry.exchange(states, letters, [], mine)
+        look = registry.exchange(states_of(registry, mine), letters, [], mine)
         assert len(look.states) == SHARDS
         registry.read(mine)
     assert len(requests) == 2, "one for each turn"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support import redis_server
 from support.commands import run_here
+from support.crawls import on_server
 from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
@@ -148,16 +149,7 @@ async def test_a_job_on_a_server(serve, server, tmp_path, capsys, kind):
         "shards": {"AOPIC_SHARDS": 2},
         "folders": {"AOPIC_SHARDS": "1x2", "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "disk"},
     }
-    await crawl(
-        Follow,
-        {
-            "SCHEDULER": "scrapy_aopic.Scheduler",
-            "AOPIC_STORE": "redis",
-            "REDIS_URL": server.url,
-            "AOPIC_DURABILITY": 50,
-            **extras[kind],
-        },
-    )
+    await crawl(Follow, on_server(server.url, 1, **extras[kind]))
     address = Address("aopic:follow", server.url)
     if kind == "folders":
         (tmp_path / "disk").rename(tmp_path / "elsewhere")
