@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _BLOOM_FILE = "aopic-seen.bloom"
 
+_NO_MORE = " - no more duplicates will be shown (see DUPEFILTER_DEBUG)"
+
 ERROR_RATE = 0.001
 """Part of the unseen URLs that a Bloom filter within its first capacity takes for seen."""
 
@@ -218,9 +220,7 @@ class DupeFilter(BaseDupeFilter):
                 {
                     "request": request,
                     "referer": referer_str(request),
-                    "more": ""
-                    if self._debug
-                    else " - no more duplicates will be shown (see DUPEFILTER_DEBUG)",
+                    "more": "" if self._debug else _NO_MORE,
                 },
                 extra={"spider": spider},
             )

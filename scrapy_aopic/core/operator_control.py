@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import CallError, SettingError
 
@@ -141,15 +142,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def undoing(self) -> list[str]:
         """What takes the settings in force back, each as an action and what comes after it; of the first names."""
-        found = [
-            action
-            for is_set, action in (
-                (self.paused_since, "resume"),
-                (self.rate, "rate 0"),
-                (self.connections, "connections 0"),
-            )
-            if is_set
-        ]
+        alone = {"resume": self.paused_since, "rate 0": self.rate, "connections 0": self.connections}
+        found = [action for action, is_set in alone.items() if is_set]
         found += [f"unblock {name}" for name in sorted(self.blocked)[:_SOME]]
         found += [f"allow {pattern}" for pattern in [*self.denied][:_SOME]]
         return [*found, *(f"slow 0 {name}" for name in sorted(self.slowed)[:_SOME])]
@@ -158,25 +152,25 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def paused(self, now: float) -> Control:
         """A control with the crawl paused."""
-        return self if self.paused_since else msgspec.structs.replace(self, paused_since=now)
+        return self if self.paused_since else replace(self, paused_since=now)
 
     def resumed(self) -> Control:
         """A control with the crawl not paused."""
-        return msgspec.structs.replace(self, paused_since=0.0)
+        return replace(self, paused_since=0.0)
 
     def stopped(self, now: float) -> Control:
         """A control with runs that began before *now* ended."""
-        return msgspec.structs.replace(self, stopped_at=now)
+        return replace(self, stopped_at=now)
 
     def noting(self, what: str, now: float) -> Control:
         """A control that remembers that *what* was asked."""
         asked = [*self.asked, Asked(now, what if len(what) <= _MAX_NAME else f"{what[:_MAX_NAME]}…")]
-        return msgspec.structs.replace(self, asked=asked[-_MOST_NOTED:])
+        return replace(self, asked=asked[-_MOST_NOTED:])
 
     def blocking(self, names: list[str], now: float) -> Control:
         """A control with *names* blocked, too."""
         blocked = {**self.blocked, **{name: now for name in names if name not in self.blocked}}
-        return _checked(msgspec.structs.replace(self, blocked=blocked))
+        return _checked(replace(self, blocked=blocked))
 
     def slowing(self, names: list[str], gap: float, now: float) -> Control:
         """A control with *gap* seconds between requests to the hosts of *names*; 0 for the usual gaps.
@@ -186,8 +180,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """
         if gap:
             slowed = {**self.slowed, **dict.fromkeys(names, Slow(gap, now))}
-            return _checked(msgspec.structs.replace(self, slowed=slowed))
-        return msgspec.structs.replace(self, slowed=_without(self.slowed, names, "slowed down"))
+            return _checked(replace(self, slowed=slowed))
+        return replace(self, slowed=_without(self.slowed, names, "slowed down"))
 
     def unblocking(self, names: list[str]) -> Control:
         """A control with *names* not blocked.
@@ -195,7 +189,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Raises:
             SettingError: If one of them is not blocked now.
         """
-        return msgspec.structs.replace(self, blocked=_without(self.blocked, names, "blocked"))
+        return replace(self, blocked=_without(self.blocked, names, "blocked"))
 
     def denying(self, patterns: Sequence[str], now: float | None) -> Control:
         """A control with no links to URLs followed in which one of *patterns* is found; with *now* ``None``, they are again.
@@ -205,7 +199,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """
         kept = _without(self.denied, patterns, "denied") if now is None else self.denied
         more = {} if now is None else dict.fromkeys(patterns, now)
-        return _checked(msgspec.structs.replace(self, denied={**kept, **more}))
+        return _checked(replace(self, denied={**kept, **more}))
 
     def limited(self, *, connections: int | None = None, rate: float | None = None) -> Control:
         """A control with other limits where they are not ``None``; 0 for no limit.
@@ -213,13 +207,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Raises:
             SettingError: If a limit is out of bounds.
         """
-        return _checked(
-            msgspec.structs.replace(
-                self,
-                connections=self.connections if connections is None else connections,
-                rate=self.rate if rate is None else rate,
-            )
-        )
+        given = {"connections": connections, "rate": rate}
+        return _checked(replace(self, **{name: most for name, most in given.items() if most is not None}))
 
     # -- as bytes
 

@@ -28,7 +28,6 @@ class ContentTypeMiddleware:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
         self._first = FirstOnly(logger, crawler)
 
     @classmethod
@@ -54,8 +53,7 @@ class ContentTypeMiddleware:
 
     def _note(self, response: Response, kind: str) -> None:
         """Count *response*, which is read as of type *kind*; the first one is logged."""
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value("aopic/types/guessed")
+        self._first.count("aopic/types/guessed")
         stated = b", ".join(response.headers.getlist("Content-Type")).decode("latin-1")
         self._first.warning(
             "odd",

@@ -125,10 +125,6 @@ class RobotsMiddleware:
         """The instant now: that of the job, in which the times of what is known are kept."""
         return self.pacer.clock() if self.pacer is not None else self._own_clock()
 
-    def _count(self, name: str) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(name)
-
     # -- requests are judged
 
     async def process_request(self, request: Request) -> Request | None:
@@ -154,13 +150,13 @@ class RobotsMiddleware:
         elif pacer is not None and isinstance(robots.error, Exception) and not pacer.is_link(request):
             raise robots.error.with_traceback(None)  # what ended one request ends the other
         elif pacer is None or (self._known.is_given_up(robots) and not pacer.is_dead(request)):
-            self._count("aopic/robots/refused")
+            self._first.count("aopic/robots/refused")
             raise NothingAllowedError(f"Nothing is allowed while the robots.txt of {origin} is unreachable")
         else:
             pacer.hold(request, robots.retry_at - self.clock(), is_for_all=robots.error is None)
             goes_back = True
         if pacer is not None and goes_back:
-            self._count("aopic/robots/put_back")
+            self._first.count("aopic/robots/put_back")
             pacer.crawl.counters.defer("robots.txt")
             return request.copy()
         robots.is_unused = False
@@ -190,7 +186,7 @@ class RobotsMiddleware:
             " (ROBOTSTXT_OBEY); further ones are logged at level DEBUG (robotstxt/forbidden counts them)",
             request=request,
         )
-        self._count("robotstxt/forbidden")
+        self._first.count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
 
     def _agent_of(self, request: Request) -> str | bytes:
@@ -209,7 +205,7 @@ class RobotsMiddleware:
             return
         rules = await in_time_slices(parser.read(user_agent))
         if rules.n_cut:
-            self._count("aopic/robots/cut")
+            self._first.count("aopic/robots/cut")
             self._first.warning(
                 "cut",
                 "The robots.txt for %(url)s has more rules with wildcards, or longer ones, than are compared with "
@@ -234,7 +230,7 @@ class RobotsMiddleware:
     def _load(self, origin: str) -> bytes | None:
         data = self.pacer.crawl.robots(file_key(origin)) if self.pacer is not None else None
         if data is not None:
-            self._count("aopic/robots/from_store")
+            self._first.count("aopic/robots/from_store")
         return data
 
     def _keep(self, origin: str, data: bytes) -> None:
@@ -269,7 +265,7 @@ class RobotsMiddleware:
         finally:
             self._fetches.end(fetch)
         if text is None:
-            self._count("aopic/robots/unreachable")
+            self._first.count("aopic/robots/unreachable")
             wait = self._wait(robots, request)  # infinite if the store has failed
             self._first.each(
                 logging.INFO,
@@ -328,7 +324,7 @@ class RobotsMiddleware:
             return b"", ""
         except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no response
             if fetches is self._fetches:
-                self._count(f"robotstxt/exception_count/{type(error)}")
+                self._first.count(f"robotstxt/exception_count/{type(error)}")
             return None, error
 
     async def _download(self, url: str, page: Request, *, is_robots: bool) -> Response:
@@ -344,7 +340,7 @@ class RobotsMiddleware:
         is_chosen = page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT))
         if is_chosen and host_name(url) == urlparse_cached(page).hostname:
             meta[SLOT] = page.meta[SLOT]
-        self._count("robotstxt/request_count" if is_robots else "aopic/tdmrep/requests")
+        self._first.count("robotstxt/request_count" if is_robots else "aopic/tdmrep/requests")
         assert self._crawler.engine is not None
         request = Request(url, meta=meta, priority=_PRIORITY, callback=NO_CALLBACK)
         try:
@@ -354,8 +350,8 @@ class RobotsMiddleware:
                 raise _DroppedError(f"it was dropped: {error}") from error
             raise
         if is_robots:
-            self._count("robotstxt/response_count")
-            self._count(f"robotstxt/response_status_count/{response.status}")
+            self._first.count("robotstxt/response_count")
+            self._first.count(f"robotstxt/response_status_count/{response.status}")
         return response
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
@@ -382,7 +378,7 @@ class RobotsMiddleware:
         finally:
             fetches.end(fetch)
         if text is None:
-            self._count("aopic/tdmrep/unreachable")
+            self._first.count("aopic/tdmrep/unreachable")
             self._first.warning(
                 "unreachable",
                 "%(url)s cannot be had (%(reason)s), and says nothing until it can, or what it said before; it is tried "
@@ -392,9 +388,9 @@ class RobotsMiddleware:
             )
             return tdm
         if text:
-            self._count("aopic/tdmrep/files")
+            self._first.count("aopic/tdmrep/files")
         if malformed := self._tdm_rules(tdm).malformed:
-            self._count("aopic/tdmrep/malformed")
+            self._first.count("aopic/tdmrep/malformed")
             self._first.warning(
                 "malformed",
                 "%(url)s has what means nothing (%(malformed)s), and is taken as not said (scrapy aopic docs robots#tdmrepjson). Further such files "

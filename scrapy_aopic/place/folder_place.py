@@ -238,17 +238,13 @@ class FolderPlace:
 
     def remove_job(self) -> None:
         """Remove what a copy of the job has, too; what else is there, for people, stays."""
+        path = self.path
         with storage_errors(f"The job in {self} cannot be removed"):
-            for folder in (
-                self.path / _SHARDS,
-                store_folder(self.path),
-                seeds_folder(self.path),
-                self.path / _WORKERS,
-            ):
+            for folder in (path / _SHARDS, store_folder(path), seeds_folder(path), path / _WORKERS):
                 if folder.exists():
                     shutil.rmtree(folder)
             for name in (STATE_FILE, LABELS, CALIBRATION, CONTROL_FILE, _EARLIER_FILE, _BODIES_FILE):
-                (self.path / name).unlink(missing_ok=True)
+                (path / name).unlink(missing_ok=True)
 
     def of_worker(self, number: int) -> Path:
         """What the worker with this *number* keeps for itself, as a job folder, if several crawl the job."""

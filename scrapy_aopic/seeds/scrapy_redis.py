@@ -211,13 +211,8 @@ def _rows(
     for is_start, key in ((True, old.start_urls), (False, old.queue)):
         if not key:
             continue
-        rows = tqdm(
-            _members(link, key),
-            unit=" requests",
-            unit_scale=True,
-            disable=None if progress else True,
-            leave=False,
-        )
+        hides = None if progress else True
+        rows = tqdm(_members(link, key), unit=" requests", unit_scale=True, disable=hides, leave=False)
         for number, data in enumerate(rows, 1):
             try:
                 values = _start_values(data) if is_start else _queue_values(data)

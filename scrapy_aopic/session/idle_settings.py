@@ -30,28 +30,16 @@ def warn_of_idle_slots(crawler: Crawler, rules: HostRules) -> None:
     settings = crawler.settings
     slots = settings.getdict("DOWNLOAD_SLOTS").values()
     throttles, has_one = settings.getbool("AUTOTHROTTLE_ENABLED"), "connections" not in rules.options
+    many = has_one and settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") > 1
+    many_in_slots = has_one and any(int(slot.get("concurrency", 1)) > 1 for slot in slots)
+    many_wanted = has_one and throttles and settings.getfloat("AUTOTHROTTLE_TARGET_CONCURRENCY") > 1
+    at_random = any(slot.get("jitter") or slot.get("randomize_delay") for slot in slots)
     for name, is_idle, instead in (
-        (
-            "CONCURRENT_REQUESTS_PER_DOMAIN",
-            has_one and settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN") > 1,
-            _CONNECTIONS,
-        ),
-        (
-            "DOWNLOAD_SLOTS",
-            has_one and any(int(slot.get("concurrency", 1)) > 1 for slot in slots),
-            _CONNECTIONS,
-        ),
-        (
-            "AUTOTHROTTLE_TARGET_CONCURRENCY",
-            has_one and throttles and settings.getfloat("AUTOTHROTTLE_TARGET_CONCURRENCY") > 1,
-            _CONNECTIONS,
-        ),
+        ("CONCURRENT_REQUESTS_PER_DOMAIN", many, _CONNECTIONS),
+        ("DOWNLOAD_SLOTS", many_in_slots, _CONNECTIONS),
+        ("AUTOTHROTTLE_TARGET_CONCURRENCY", many_wanted, _CONNECTIONS),
         ("CONCURRENT_REQUESTS_PER_IP", int(settings["CONCURRENT_REQUESTS_PER_IP"] or 0) > 0, _ADDRESS),
-        (
-            "DOWNLOAD_SLOTS",
-            any(slot.get("jitter") or slot.get("randomize_delay") for slot in slots),
-            _NO_CHANCE,
-        ),
+        ("DOWNLOAD_SLOTS", at_random, _NO_CHANCE),
         ("DOWNLOAD_DELAY_JITTER", settings.getfloat("DOWNLOAD_DELAY_JITTER") > 0, _NO_CHANCE),
         ("RANDOMIZE_DOWNLOAD_DELAY", settings.getbool("RANDOMIZE_DOWNLOAD_DELAY"), _NO_CHANCE),
     ):

@@ -80,10 +80,6 @@ class Sitemaps:
         self._first = FirstOnly(logger, crawler)
         crawler.signals.connect(self._response_received, signal=signals.response_received)
 
-    def _count(self, name: str, n: int = 1) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(name, n)
-
     def requests(self, robots_txt: bytes, url: str) -> Iterator[Request]:
         """Requests for the sitemaps that *robots_txt*, found at *url*, names."""
         domain, left_out, n_sitemaps = registered_domain(host_name(url)), Counter[str](), 0
@@ -155,7 +151,7 @@ class Sitemaps:
                 yield _request(url, scope.domain, scope.depth + 1)
                 began = clock()  # others may have worked meanwhile
                 continue
-            self._count("aopic/sitemaps/pages")
+            self._first.count("aopic/sitemaps/pages")
             if takes_links and is_absolute(url):
                 plain.append(url)
                 if len(plain) < LINKS_A_READ:
@@ -171,10 +167,10 @@ class Sitemaps:
         if visit is not None:
             visit.comes_every(sitemap.every)
         if sitemap.kind:
-            self._count("aopic/sitemaps/read")
+            self._first.count("aopic/sitemaps/read")
             self._note(response.url, scope.left_out + sitemap.left_out)
         else:
-            self._count("aopic/sitemaps/bad")
+            self._first.count("aopic/sitemaps/bad")
             self._first.warning(
                 "bad",
                 "%(url)s is no sitemap that can be read; further ones are only counted (aopic/sitemaps/bad)",
@@ -184,7 +180,7 @@ class Sitemaps:
     def _note(self, url: str, left_out: Counter[str]) -> None:
         """Count what is *left_out* of the sitemap, or of those of the robots.txt, at *url*; the first of each kind is logged."""
         for reason, n in left_out.items():
-            self._count(f"aopic/sitemaps/left_out/{reason}", n)
+            self._first.count(f"aopic/sitemaps/left_out/{reason}", n)
             self._first.warning(
                 reason,
                 "%(url)s is not followed in full, because %(why)s; further cases are only counted "

@@ -82,7 +82,7 @@ class Stats:
 
 
 class FirstOnly:
-    """Logs the first message of each kind; further ones are for the stats.
+    """Logs the first message of each kind; further ones are for the stats, in which it counts.
 
     Args:
         logger: Logger of the module that logs.
@@ -92,6 +92,11 @@ class FirstOnly:
         self._logger = logger
         self._crawler = crawler
         self._logged: set[str] = set()
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Count *n* more under *name*, for Scrapy's collector at once."""
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value(name, n)
 
     def is_new(self, kind: str) -> bool:
         """Whether this is the first message of this *kind*; true only once."""

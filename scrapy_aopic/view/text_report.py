@@ -348,14 +348,11 @@ def print_report(place: Place | None, *stores: Store) -> None:
     is_one = len(stores) == 1
     if now.pages.known <= _AUDITED and (is_one or place is not None):
         result = audit_store(stores[0]) if is_one or place is None else audit_job(place)
-        lines.append(
-            "Audit: every invariant holds."
-            if result.holds
-            else painted(
-                f"Audit: {n_of(result.n_violations, 'violation').upper()}, first: {result.violations[0]}",
-                Colour.FAILED,
-            )
-        )
+        if result.holds:
+            lines.append("Audit: every invariant holds.")
+        else:
+            n = n_of(result.n_violations, "violation").upper()
+            lines.append(painted(f"Audit: {n}, first: {result.violations[0]}", Colour.FAILED))
     best = top_pages(view, 20)
     table = format_pages(best, total=view.total, width=n_columns())
     lines += ["", "The most important pages, from the cash that flowed to them:", table, ""]

@@ -547,15 +547,9 @@ class _Question:
         if host.transfer:
             self._say(f"Its last transfer took {host.transfer:.2g} s.", transfer=host.transfer)
         self._say_robots(key, host)
-        best = next(
-            (
-                front_queue_of(row[HOST_BYTES:])
-                for row, _ in self._store.scan(Family.QUEUE, key)
-                if row[:HOST_BYTES] == key
-            ),
-            None,
-        )
-        if best is not None:
+        first = next((row for row, _ in self._store.scan(Family.QUEUE, key)), b"")
+        if first[:HOST_BYTES] == key:
+            best = front_queue_of(first[HOST_BYTES:])
             self._say(
                 f"Its best page waits in {_queue(best)}.",
                 priority=best >> PRIORITY_BITS,

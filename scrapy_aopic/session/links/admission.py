@@ -127,7 +127,7 @@ class Admission:
             self._refuse(judged, page)
             return False
         if judged.url != url:
-            self._count("aopic/urls/changed")
+            self._first.count("aopic/urls/changed")
         return True
 
     def admit(self, request: Request, page: str = "") -> Request | None:
@@ -160,7 +160,7 @@ class Admission:
             return None
         if judged.url == request.url:
             return request
-        self._count("aopic/urls/changed")
+        self._first.count("aopic/urls/changed")
         return request.replace(url=judged.url)
 
     def admit_target(self, request: Request) -> Request | None:
@@ -175,7 +175,7 @@ class Admission:
             self._refuse(judged, "")
             return None
         if judged.url != url:
-            self._count("aopic/urls/changed")
+            self._first.count("aopic/urls/changed")
         return judged.url
 
     def is_wanted(self, headers: Headers) -> bool:
@@ -221,7 +221,7 @@ class Admission:
     def _refuse(self, judged: JudgedUrl, page: str) -> None:
         """Count a URL that is turned away; the first for each reason is logged."""
         reason = judged.reason
-        self._count(f"aopic/urls/refused/{reason}")
+        self._first.count(f"aopic/urls/refused/{reason}")
         self.refused[reason] = self.refused.get(reason, 0) + 1
         self._first.warning(
             reason,
@@ -241,7 +241,7 @@ class Admission:
             if rewritten is not None and not isinstance(rewritten, str):
                 raise TypeError(f"{rewritten!r} is neither a URL nor None")
         except ANY_ERROR:  # logged once, whatever the user's function raises
-            self._count("aopic/urls/unrewritten")
+            self._first.count("aopic/urls/unrewritten")
             self._first.exception(
                 "rewrite",
                 "AOPIC_URL_REWRITE fails on %(url)s, which is not rewritten; further ones are only counted "
@@ -250,7 +250,3 @@ class Admission:
             )
             return url
         return rewritten
-
-    def _count(self, name: str) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(name)

@@ -117,15 +117,9 @@ def begin(
             time.sleep(_POLL)
         try:
             prepare()
-            connection.transact(
-                (b"SET", keys.of_job(b"suffixes"), suffixes),
-                (
-                    b"SET",
-                    sharding_key,
-                    json.dumps({**sharding._asdict(), _MADE: token.decode()}).encode(),
-                    b"NX",
-                ),
-            )
+            made = json.dumps({**sharding._asdict(), _MADE: token.decode()}).encode()
+            noted = (b"SET", keys.of_job(b"suffixes"), suffixes), (b"SET", sharding_key, made, b"NX")
+            connection.transact(*noted)
         finally:
             connection.ask((b"DEL", beginning))
     return True
