@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,16 @@ def html(links: list[str], text: str = "") -> bytes:
 
 
 def crawler_of(spider: type[Spider], settings: dict[str, Any]) -> Crawler:
-    """What Scrapy's ``get_crawler`` makes, but that it looks for no other spiders, which takes a sixth of a small crawl."""
+    """What Scrapy's ``get_crawler`` makes, without what takes a third of a small crawl.
+
+    It looks for no other spiders, and of settings that nobody else has it makes no copy.
+    """
     off = {"REMOTE_CONTROL_ENABLED": False, "TELNETCONSOLE_ENABLED": False}
-    given = Settings({**off, **get_reactor_settings(), **settings})
+    given = Settings({**off, **get_reactor_settings(), **deepcopy(settings)})
     AddonManager.load_pre_crawler_settings(given)
+    given.copy = lambda: given  # type: ignore[method-assign]
     crawler = Crawler(spider, given)
+    del given.copy
     crawler._apply_settings()
     return crawler
 
