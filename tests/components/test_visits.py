@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,90 +15,57 @@ from scrapy.signalmanager import SignalManager
 from support.small_web import Follow, crawl
 
 from scrapy_aopic._engine.in_work import InWork
-from scrapy_aopic.core.api import Findings
-from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.session.stats import FirstOnly, Stats
 from scrapy_aopic.session.visit import Visit
 
-KEY = page_key(host_key("a.test"), b"page")
 NEW = Version(b"digest")
 SAME = Version(is_same=True)
 MISSING = Version(is_missing=True)
 
 
-Event = Callable[[Visit], None]
+def responded(status: int, version: Version | None = None) -> methodcaller:
+    return methodcaller("responded", status, version)
 
 
-def responded(status: int, version: Version | None = None) -> Event:
-    return lambda visit: visit.responded(status, version)
+def failed(reason: str) -> methodcaller:
+    return methodcaller("failed", reason)
 
 
-def failed(reason: str) -> Event:
-    return lambda visit: visit.failed(reason)
+REDIRECTED = methodcaller("redirected")
+DUPLICATE = methodcaller("compared", is_duplicate=True, is_excess=False)
+
+ENDINGS = [
+    # Of first visits, and of repeated ones
+    (0, [responded(200)], ("", False, None)),
+    (0, [responded(200), DUPLICATE], ("duplicate", False, None)),
+    (0, [responded(404)], ("http 404", True, None)),
+    (0, [responded(500), DUPLICATE], ("http 500", True, None)),
+    (0, [], ("no answer", True, None)),
+    (0, [failed("TimeoutError")], ("TimeoutError", True, None)),
+    (0, [failed("TimeoutError"), failed("")], ("TimeoutError", True, None)),
+    (0, [REDIRECTED], ("redirect", False, None)),
+    (0, [REDIRECTED, failed("content type")], ("content type", False, None)),
+    (1, [responded(200, NEW)], ("", False, NEW)),
+    (1, [responded(304, SAME)], ("", False, SAME)),
+    (1, [responded(200)], ("", False, Version())),
+    (1, [responded(404, NEW)], ("http 404", True, NEW)),
+    (1, [responded(410, NEW)], ("http 410", True, NEW)),
+    (1, [responded(500, NEW)], ("http 500", False, MISSING)),
+    (1, [failed("TimeoutError")], ("TimeoutError", False, MISSING)),
+    (1, [REDIRECTED], ("redirect", False, Version())),
+]
 
 
-def is_duplicate(visit: Visit) -> None:
-    visit.compared(is_duplicate=True, is_excess=False)
-
-
-def visit_of(*events: Event, visits: int = 0, weights: Sequence[int | None] = ()) -> Visit:
-    lease = SimpleNamespace(key=KEY, visits=visits)
-    visit = Visit(
-        Request("http://a.test/"),
-        cast("Any", lease),
-        1,
-        lambda r: ("a.test", page_key(host_key("a.test"), r.url.encode())),
-        100,
-    )
-    visit.count(
-        FoundLink(
-            f"http://a.test/{n}",
-            None,
-            is_link=True,
-            key=page_key(host_key("a.test"), b"%d" % n),
-            weight=weight,
-        )
-        for n, weight in enumerate(weights)
-    )
-    for event in events:
-        event(visit)
-    return visit
-
-
-def ending(found: Findings) -> tuple[Any, ...]:
-    return found.outcome, found.is_failure, found.version
-
-
-def test_a_first_visit_ends_with():
-    for events, outcome in [
-        ([responded(200)], ("", False, None)),
-        ([responded(200), is_duplicate], ("duplicate", False, None)),
-        ([responded(404)], ("http 404", True, None)),
-        ([responded(500), is_duplicate], ("http 500", True, None)),
-        ([], ("no answer", True, None)),
-        ([failed("TimeoutError")], ("TimeoutError", True, None)),
-        ([failed("TimeoutError"), failed("")], ("TimeoutError", True, None)),
-        ([Visit.redirected], ("redirect", False, None)),
-        ([Visit.redirected, failed("content type")], ("content type", False, None)),
-    ]:
-        for recrawls in (False, True):
-            assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
-
-
-def test_a_repeated_visit_ends_with():
-    for events, outcome in [
-        ([responded(200, NEW)], ("", False, NEW)),
-        ([responded(304, SAME)], ("", False, SAME)),
-        ([responded(200)], ("", False, Version())),
-        ([responded(404, NEW)], ("http 404", True, NEW)),
-        ([responded(410, NEW)], ("http 410", True, NEW)),
-        ([responded(500, NEW)], ("http 500", False, MISSING)),
-        ([failed("TimeoutError")], ("TimeoutError", False, MISSING)),
-        ([Visit.redirected], ("redirect", False, Version())),
-    ]:
-        assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
+@pytest.mark.parametrize("recrawls", [False, True])
+def test_a_visit_ends_with(recrawls):
+    for visits, events, ending in ENDINGS if recrawls else (each for each in ENDINGS if not each[0]):
+        lease: Any = SimpleNamespace(key=b"", visits=visits)
+        visit = Visit(Request("http://a.test/"), lease, 1, lambda _: ("", b""), 100)
+        for event in events:
+            event(visit)
+        found = visit.findings(recrawls=recrawls)
+        assert (found.outcome, found.is_failure, found.version) == ending, (visits, events)
 
 
 class Engine:
