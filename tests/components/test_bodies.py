@@ -84,18 +84,13 @@ class Late:
         return response
 
 
-async def visited(crawler: Any) -> int:
-    n: int = crawler.stats.get_value("aopic/pages/visited", 0)
-    return n
-
-
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("way", [SETTINGS, SETTINGS | {"ADDONS": {}, "SCHEDULER": "scrapy_aopic.Scheduler"}])
 async def test_large_pages_are_read_one_after_the_other(serve, packed, way):
     # Packed, none of them is larger than a small page: what they become decides.
     serve(hosts(page(LARGE, packed=packed)))
     crawler = await crawl(Reading, way)
-    assert await visited(crawler) == Reading.n_hosts
+    assert crawler.stats.get_value("aopic/pages/visited") == Reading.n_hosts
     assert crawler.spider.most == 1
     assert crawler.stats.get_value("aopic/memory/waited") >= 1  # how many: as fast as they come
 
@@ -121,7 +116,7 @@ class Meeting(Reading):
 async def test_small_pages_do_not_wait_for_each_other(serve, packed):
     serve(hosts(page(100, packed=packed)))
     crawler = await crawl(Meeting, SETTINGS | {"DOWNLOADER_MIDDLEWARES": {Late: 100}})
-    assert await visited(crawler) == Meeting.n_hosts
+    assert crawler.stats.get_value("aopic/pages/visited") == Meeting.n_hosts
     assert not crawler.stats.get_value("aopic/memory/overtaken")
 
 
@@ -173,7 +168,7 @@ async def test_large_bodies_stop_no_request_and_do_not_come_all_at_once(serve, m
     serve(large | small)
     no_gap = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}
     crawler = await crawl(Beside, SETTINGS | no_gap | {"AOPIC_FAST_DOWNLOADS": is_fast})
-    assert await visited(crawler) == Beside.n_hosts + Beside.n_small
+    assert crawler.stats.get_value("aopic/pages/visited") == Beside.n_hosts + Beside.n_small
     assert crawler.spider.n_asked == {Beside.n_small}
     # Half of the limit, one page, and what was read of each other before it was paused; without that all 24 MB.
     assert crawler.spider.most_held < bodies.HELD
@@ -183,7 +178,7 @@ async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page
     monkeypatch.setattr(bodies, "PATIENCE", 1)
     serve(hosts(page(LARGE)))
     crawler = await crawl(Meeting, SETTINGS)
-    assert await visited(crawler) == Meeting.n_hosts
+    assert crawler.stats.get_value("aopic/pages/visited") == Meeting.n_hosts
     assert crawler.stats.get_value("aopic/memory/overtaken") == 2
     (said,) = [record.getMessage() for record in caplog.records if "takes long" in record.getMessage()]
     assert "http://h" in said

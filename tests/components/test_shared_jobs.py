@@ -40,7 +40,6 @@ from scrapy_aopic.job.shard_router import ShardRouter
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session.steering import Steering
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis import server_lock
@@ -269,7 +268,8 @@ async def test_what_reads_one_store_says_that_there_are_several(serve, settings,
 
 @pytest.mark.slow
 async def test_status_check_and_seed_take_the_whole_job(serve, settings, client, tmp_path):
-    web = serve({**PAGES, "http://e.test/": []})
+    seeds = [f"http://s{n}.test/" for n in range(9)]
+    web = serve({**PAGES, **{url: [] for url in seeds}})
     await crawl(Follow, settings)
     where = settings["REDIS_URL"] + "#aopic:follow"
     run = partial(said, tmp_path)
@@ -284,9 +284,13 @@ async def test_status_check_and_seed_take_the_whole_job(serve, settings, client,
     assert "on the way" in run("status", where)
     assert "every invariant holds" in run("check", where)
     assert json.loads(run("check", "--json", where))["holds"]
-    assert "1 seed added" in run("seed", where, "http://e.test/")
-    await crawl(Follow, settings)
-    assert web.asked[len(PAGES) :] == ["http://e.test/"]
+    (tmp_path / "seeds.txt").write_text("\n".join(seeds))
+    assert "9 seeds added" in run("seed", where, "seeds.txt")
+    for _ in range(2):
+        crawler = await crawl(Follow, settings, start_urls=[])
+        assert sorted(web.asked[len(PAGES) :]) == seeds
+        assert crawler.stats.get_value("finish_reason") == "finished"
+    assert check(settings["REDIS_URL"]) == len(web.asked)
     assert client.delete(*client.scan_iter("{aopic:follow}:s*:leaves:*"))
     assert run_aopic("check", where, folder=tmp_path).returncode != 0
 
@@ -326,21 +330,6 @@ def taken_over(client: Any, keys: Keys) -> None:
     token = keys.read_head(head).token
     client.set(keys.head, head.replace(token.encode(), b"0" * len(token)))
     client.set(keys.owner, b"another worker")
-
-
-async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve, settings, address, tmp_path):
-    web = serve({**PAGES, **{f"http://s{n}.test/": [] for n in range(9)}})
-    await crawl(Follow, settings)
-    assert sorted(web.asked) == sorted(PAGES)
-    seeds = tmp_path / "seeds.txt"
-    seeds.write_text("".join(f"http://s{n}.test/\n" for n in range(9)))
-    given = add_seeds(ServerPlace(address), [str(seeds)])
-    assert given.rows == 9
-    crawler = await crawl(Follow, settings, start_urls=[])
-    assert sorted(web.asked[len(PAGES) :]) == [f"http://s{n}.test/" for n in range(9)]
-    assert crawler.stats.get_value("finish_reason") == "finished"
-    await crawl(Follow, settings, start_urls=[])
-    assert check(settings["REDIS_URL"]) == len(web.asked) == len(PAGES) + 9
 
 
 @pytest.mark.parametrize(("held", "rate", "connections"), [([2, 1, 1], 10.0, 8), ([4, 0, 0], 10.0, 1)])
@@ -481,10 +470,15 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
     job.close()
 
 
-def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(settings, monkeypatch):
+@pytest.mark.parametrize(
+    "again", [UnreachableError("It broke again."), StorageError("It is damaged.")], ids=str
+)
+def test_a_worker_tries_again_to_open_its_first_shard_if_it_has_only_lost_a_reply(
+    settings, monkeypatch, again
+):
     job, shards = two_shards(settings["REDIS_URL"], n_held=0)
     opened = job._worker._places.open_store
-    failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
+    failures = [again, UnreachableError("The connection broke.")]
 
     def open_store(*args: Any) -> Any:
         if failures:
@@ -492,20 +486,12 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
         return opened(*args)
 
     monkeypatch.setattr(job._worker._places, "open_store", open_store)
-    tick_until(job, lambda: len(shards.held) == 2)
+    tick_until(job, lambda: len(shards.held) == 2 or job.failure)
     assert not failures
-    assert job.failure is None
-    job.close()
-
-
-def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch):
-    job, _ = two_shards(settings["REDIS_URL"], n_held=0)
-
-    def open_store(*args: Any) -> Any:
-        raise StorageError("It is damaged.")
-
-    monkeypatch.setattr(job._worker._places, "open_store", open_store)
-    tick_until(job, lambda: job.failure is not None)
+    if isinstance(again, UnreachableError):
+        assert job.failure is None
+        job.close()
+        return
     assert job.is_broken
     with pytest.raises(StorageError, match="damaged"):
         job.close()
