@@ -164,98 +164,6 @@ def test_when_says_the_earliest_time_of_all_hosts_that_wait():
     assert desk.frontier.when().instant == pytest.approx(1007.0, abs=0.0011)
 
 
-# -- moving up, wherever the host is
-
-
-def in_place(place: str) -> Desk:
-    """A desk with two pages of the host "a" and one of "rival", which is better; "a" is in *place*."""
-    desk = Desk(max_active=100 if place in {"ready", "waiting", "leased"} else 1)
-    if place == "parked":
-        # The host that comes back when the memory is full is parked.
-        desk.insert("a", 0)
-        desk.fetch(gap=5.0)
-    desk.insert("rival", 9, 20)
-    if place == "waiting":
-        desk.insert("a", 0)
-        desk.insert("a", 1)
-        desk.insert("a", 2, 8)
-        desk.move_up("a", 0, 30)
-        assert desk.fetch(gap=5.0) == ("a", 0)
-    elif place == "leased":
-        desk.insert("a", 0, 30)
-        desk.insert("a", 1)
-        desk.insert("a", 2, 8)
-        assert desk.take() == ("a", 0)
-    else:
-        desk.insert("a", 1)
-        desk.insert("a", 2, 8)
-    assert desk.place("a") == place
-    return desk
-
-
-RIVAL, A1, A2, A3 = ("rival", 9), ("a", 1), ("a", 2), ("a", 3)
-
-
-def rises(desk: Desk) -> list[Named]:
-    """A page becomes the best of its host, and then of all."""
-    for level in range(9, 26):
-        desk.move_up("a", 2, level)
-    return [A2, RIVAL, A1]
-
-
-def rises_inside(desk: Desk) -> list[Named]:
-    """A page moves up inside its host, whose best it does not become."""
-    desk.insert("a", 3, 2)
-    desk.move_up("a", 3, 9)
-    return [RIVAL, A1, A3, A2]
-
-
-def comes(desk: Desk) -> list[Named]:
-    """A better page is new."""
-    desk.insert("a", 3, 25)
-    return [A3, RIVAL, A1, A2]
-
-
-@pytest.mark.parametrize("place", ["ready", "waiting", "leased", "shelved", "parked"])
-@pytest.mark.parametrize(
-    ("change", "is_stored"), [(rises, False), (rises, True), (rises_inside, False), (comes, False)]
-)
-def test_a_page_moves_up_wherever_its_host_is(change, place, is_stored):
-    desk = in_place(place)
-    if is_stored:
-        desk.commit()
-    expected = change(desk)
-    if place == "leased":
-        desk.release(("a", 0))
-        desk.finish(("a", 0))
-    if place in {"waiting", "parked"}:
-        desk.now += 6.0
-    assert desk.drain() == expected
-
-
-def test_a_host_whose_best_page_moves_down_comes_later():
-    for place in ["ready", "shelved"]:
-        desk = in_place(place)
-        desk.insert("other", 4, 5)
-        desk.move_up("a", 1, 30)
-        desk.move_up("a", 1, 1)
-        assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)], place
-
-
-def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_another_page():
-    desk = Desk()
-    for number, level in enumerate((30, 25, 8)):
-        desk.insert("a", number, level)
-    desk.insert("rival", 9, 12)
-    desk.insert("rival", 10, 12)
-    assert desk.fetch(gap=5.0) == ("a", 0)
-    desk.move_up("a", 1, 5)
-    desk.now += 6.0
-    assert desk.fetch() == ("rival", 9)
-    desk.move_up("a", 2, 20)
-    assert desk.drain() == [("a", 2), ("rival", 10), ("a", 1)]
-
-
 # -- more hosts than the memory may hold
 
 
@@ -374,42 +282,6 @@ def test_a_back_queue_holds_a_bounded_number_of_rows():
     shuffled(desk, 1000, seed=7)
     host = desk.frontier.host(host_key("a"))
     assert len(host.back_queue) <= 2 * BACK_QUEUE_ROWS
-
-
-def test_rows_that_come_and_move_while_the_back_queue_is_used_are_taken_in_order():
-    dice = random.Random(4)
-    desk = Desk()
-    waiting: set[Named] = set()
-    in_work: list[Named] = []
-    for number in range(1500):
-        if dice.random() < (0.8 if number < 400 else 0.3):
-            desk.insert("a", number, dice.randrange(20))
-            waiting.add(("a", number))
-        if waiting and dice.random() < 0.4:
-            page = dice.choice(sorted(waiting))
-            desk.move_up(*page, max(desk.levels[page] + dice.choice((-3, 1, 2)), 0))
-        if waiting and dice.random() < 0.6:
-            best = min(waiting, key=lambda page: (-desk.levels[page], page[1]))
-            assert desk.take() == best
-            waiting.remove(best)
-            in_work.append(best)
-            desk.release(best)
-        if in_work and dice.random() < 0.6:
-            page = in_work.pop(dice.randrange(len(in_work)))
-            if dice.random() < 0.3:
-                desk.put_back(page)
-                waiting.add(page)
-            else:
-                desk.finish(page)
-        if number % 40 == 0:
-            Commits(desk.frontier.tables).take({})  # in flight for a while
-        elif number % 40 == 20:
-            Commits(desk.frontier.tables).failed()
-        elif number % 40 == 21:
-            desk.commit()
-    for page in in_work:
-        desk.finish(page)
-    assert set(desk.drain()) == waiting
 
 
 # -- budgets of registered domains
@@ -533,21 +405,6 @@ def test_what_lies_behind_an_overdrawn_link_waits_for_other_late_domains_whateve
     desk.insert("x.a", 1002, 20)
     desk.insert("y.a", 1003, 10)
     assert [host for host, _ in desk.drain()] == ["x.a", "y.a", "x.head", "www.farm"]
-
-
-@pytest.mark.parametrize("place", ["late", "shelved"])
-def test_a_late_domain_that_finds_supporters_is_due_sooner(place):
-    desk = overdrawn(max_active=1 if place == "shelved" else 100)
-    desk.insert("b", 20, 5)
-    desk.insert("c", 21, 4)
-    if place == "shelved":
-        desk.insert("d", 22, 30)
-        assert desk.fetch()[0] == "d"
-    assert desk.place("www.a") == place
-    assert desk.fetch() == ("b", 20)
-    desk.support("www.a", "one", "two", "three", "four")
-    assert desk.fetch() == ("www.a", 10)
-    assert desk.fetch() == ("c", 21)
 
 
 def test_a_domain_that_is_seeded_in_mid_crawl_is_due_sooner():
