@@ -33,14 +33,17 @@ ENTRANCES: list[str] = []
 """URLs of the traps that ordinary pages link to."""
 
 
-def trap(*entrances: str) -> Callable[[Trap], Trap]:
-    """Have a function answer for the registered domains of *entrances*, which ordinary pages link to."""
+def trap(*entrances: str, has_robots: bool = False) -> Callable[[Trap], Trap]:
+    """Have a function answer for the registered domains of *entrances*, which ordinary pages link to.
+
+    For their robots.txt only if it *has_robots*; else there is none.
+    """
 
     def note(answer: Trap) -> Trap:
         for entrance in entrances:
             host, _, path = entrance.partition("/")
             ENTRANCES.append(f"http://{host}.test/{path}")
-            TRAPS[host.rpartition(".")[2]] = answer
+            TRAPS[host.rpartition(".")[2]] = answer if has_robots else without_robots(answer)
         return answer
 
     return note
@@ -84,7 +87,6 @@ def without_robots(trap: Trap) -> Trap:
 
 
 @trap("repeat/a/", "repeat/a/b/", "repeat/a/b/c/", "words/a/")
-@without_robots
 def repeating(exchange: Exchange) -> Answer:
     if exchange.host == "words.test":
         return page("a/", "b/", "c/", text=TEXT)
@@ -92,7 +94,6 @@ def repeating(exchange: Exchange) -> Answer:
 
 
 @trap(f"calendar/calendar/{datetime.now(tz=timezone.utc).year}/1")
-@without_robots
 def calendar(exchange: Exchange) -> Answer:
     year, month = map(int, exchange.target.split("/")[2:])
     months = year * 12 + month - 1
@@ -101,7 +102,6 @@ def calendar(exchange: Exchange) -> Answer:
 
 
 @trap("session/0")
-@without_robots
 def sessions(exchange: Exchange) -> Answer:
     session, path = (
         f"{next(NUMBERS):032x}",
@@ -116,13 +116,11 @@ def sessions(exchange: Exchange) -> Answer:
 
 
 @trap("deep/d/")
-@without_robots
 def deep(exchange: Exchange) -> Answer:
     return page(f"x{len(exchange.target)}/", "../", text=f"{exchange.target}: {TEXT}")
 
 
 @trap("n0.wild/")
-@without_robots
 def subdomains(exchange: Exchange) -> Answer:
     number = int(exchange.host[1:].partition(".")[0])
     links = (f"http://n{number + step}.wild.test/" for step in (1, 2))
@@ -130,21 +128,18 @@ def subdomains(exchange: Exchange) -> Answer:
 
 
 @trap("pages/?page=0")
-@without_robots
 def numbered(exchange: Exchange) -> Answer:
     number = int(exchange.target.rpartition("=")[2])
     return page(f"/?page={number + 1}", f"/?page={number + 10}", text=f"Page {number}: {TEXT}")
 
 
 @trap("same/0", "n0.clones/")
-@without_robots
 def same_text(exchange: Exchange) -> Answer:
     number = next(NUMBERS)
     return page(f"/{number}", f"http://n{number}.clones.com/", text=TEXT)
 
 
 @trap("mirror0/0", "mirror1/0", "mirror2/0", "mirror3/0")
-@without_robots
 def mirrors(exchange: Exchange) -> Answer:
     number = int(exchange.target[1:])
     links = [f"/{number + 1}"] if number < 9 else []
@@ -152,7 +147,6 @@ def mirrors(exchange: Exchange) -> Answer:
 
 
 @trap("flood/")
-@without_robots
 def flood(exchange: Exchange) -> Answer:
     return page(*(f"/{number}" for number in range(10_000))) if exchange.target == "/" else page()
 
@@ -161,19 +155,16 @@ def flood(exchange: Exchange) -> Answer:
 
 
 @trap("endless/")
-@without_robots
 def endless(exchange: Exchange) -> Answer:
     return Answer(headers=HTML, body=b"<p>more</p>" * 10_000, endless=True)
 
 
 @trap("drip/")
-@without_robots
 def drip(exchange: Exchange) -> Answer:
     return Answer(headers=HTML, body=b"x", body_delay=0.05, endless=True)
 
 
 @trap("gzip/", "twice/", "deflate/")
-@without_robots
 def bomb(exchange: Exchange) -> Answer:
     kind = exchange.host.partition(".")[0]
     body = zlib.compress(BOMB) if kind == "deflate" else PACKED
@@ -183,7 +174,6 @@ def bomb(exchange: Exchange) -> Answer:
 
 
 @trap("layers/")
-@without_robots
 def layers(exchange: Exchange) -> Answer:
     body = b"<p>packed</p>"
     for _ in range(50):
@@ -192,7 +182,6 @@ def layers(exchange: Exchange) -> Answer:
 
 
 @trap("attributes/", "canonicals/")
-@without_robots
 def many(exchange: Exchange) -> Answer:
     if exchange.host == "attributes.test":  # which libxml2 would parse for a minute
         return Answer(
@@ -203,7 +192,6 @@ def many(exchange: Exchange) -> Answer:
 
 
 @trap("headers/", "header/")
-@without_robots
 def headers(exchange: Exchange) -> Answer:
     lines = {"X": "x" * 10_000_000}
     if exchange.host == "headers.test":
@@ -212,7 +200,6 @@ def headers(exchange: Exchange) -> Answer:
 
 
 @trap("nested/")
-@without_robots
 def nested(exchange: Exchange) -> Answer:
     return Answer(headers=HTML, body=b"<div>" * 100_000 + b'<a href="/in">x</a>')
 
@@ -221,27 +208,23 @@ def nested(exchange: Exchange) -> Answer:
 
 
 @trap("loop0/", "loop1/", "loop2/")
-@without_robots
 def circle(exchange: Exchange) -> Answer:
     number = int(exchange.host[4])
     return Answer((301, 302, 308)[number], {"Location": f"http://loop{(number + 1) % 3}.test/"})
 
 
 @trap("itself/301", "itself/302")
-@without_robots
 def itself(exchange: Exchange) -> Answer:
     return Answer(int(exchange.target[1:]), {"Location": exchange.target})
 
 
 @trap("n0.chain301/", "n0.chain302/")
-@without_robots
 def chain(exchange: Exchange) -> Answer:
     number, domain = exchange.host.removesuffix(".test").split(".")
     return Answer(int(domain[5:]), {"Location": f"http://n{int(number[1:]) + 1}.{domain}.test/"})
 
 
 @trap("refresh/0", "refresh/self", "refresh/chain0")
-@without_robots
 def refresh(exchange: Exchange) -> Answer:
     path = exchange.target[1:]
     if path == "end":
@@ -251,7 +234,6 @@ def refresh(exchange: Exchange) -> Answer:
 
 
 @trap("canonical/0", "canonical/n0", "canonical/lie0", "canonical/lie1", "canonical/lie2", "canonical/lie3")
-@without_robots
 def canonical(exchange: Exchange) -> Answer:
     path, lies = exchange.target[1:], ("http://site0.test/0", "/missing", "http://[", "javascript:x")
     if path == "missing":
@@ -267,14 +249,12 @@ def canonical(exchange: Exchange) -> Answer:
 
 
 @trap("s500/0", "s503/0", "s429/0", "later/0")
-@without_robots
 def failing(exchange: Exchange) -> Answer:
     kind = exchange.host.partition(".")[0]
     return Answer(503, {"Retry-After": "99999999"}) if kind == "later" else Answer(int(kind[1:]))
 
 
 @trap("reset/0", "reset/1")
-@without_robots
 def reset(exchange: Exchange) -> Answer:
     return Answer(abort=True)
 
@@ -283,7 +263,6 @@ NOISE = Random(0).randbytes(20_000)
 
 
 @trap("binary/noise", "binary/nuls", "binary/png", "binary/pdf", "binary/none", "binary/broken-gzip")
-@without_robots
 def binary(exchange: Exchange) -> Answer:
     match exchange.target[1:]:
         case "nuls":
@@ -303,14 +282,12 @@ LENGTHS = ("5", "999999999", "-1", "many", "5, 6", "")
 
 
 @trap(*(f"length{number}/" for number in range(len(LENGTHS))))
-@without_robots
 def wrong_length(exchange: Exchange) -> Answer:
     length = LENGTHS[int(exchange.host[6])]
     return Answer(headers={**HTML, "Content-Length": length}, body=b"<p>a page</p>" * 9)
 
 
 @trap(*(f"charset/{number}" for number in range(2 * len(CHARSETS))))
-@without_robots
 def wrong_charset(exchange: Exchange) -> Answer:
     number, is_in_page = divmod(int(exchange.target[1:]), 2)
     charset = CHARSETS[number]
@@ -321,7 +298,6 @@ def wrong_charset(exchange: Exchange) -> Answer:
 
 
 @trap(*(f"location/{number}" for number in range(len(LOCATIONS) + 1)))
-@without_robots
 def wrong_location(exchange: Exchange) -> Answer:
     number = exchange.target[1:]
     if not number.isdigit():
@@ -330,7 +306,6 @@ def wrong_location(exchange: Exchange) -> Answer:
 
 
 @trap("links/0", "links/1", "links/2", "links/3")
-@without_robots
 def wrong_links(exchange: Exchange) -> Answer:
     random = Random(exchange.target)
     if exchange.target not in ("/0", "/1", "/2", "/3"):
@@ -360,7 +335,7 @@ OBEYED = ("huge", "agents", "endless")
 UNREACHABLE = ("drip", "500", "later", "reset", "bomb")
 
 
-@trap(*(f"robots-{kind}{path}" for kind in ROBOTS for path in ("/", FORBIDDEN)))
+@trap(*(f"robots-{kind}{path}" for kind in ROBOTS for path in ("/", FORBIDDEN)), has_robots=True)
 def robots(exchange: Exchange) -> Answer:
     kind = exchange.host.removesuffix(".test").rpartition("-")[2]
     if exchange.target != "/robots.txt":
