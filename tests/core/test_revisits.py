@@ -27,7 +27,7 @@ from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.found import found_last, found_now
 from scrapy_aopic.core.revisits.hints import Hints
 from scrapy_aopic.core.revisits.rates import RATES
-from scrapy_aopic.core.revisits.rounds import read_rounds, together
+from scrapy_aopic.core.revisits.rounds import Round, read_rounds, together
 from scrapy_aopic.core.tables import BlobTable
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.job_view import View
@@ -69,6 +69,7 @@ def test_a_visit_is_worth_what_it_does_for_the_copy():
         for rate in RATES:
             rates = fixed(rate)
             assert rates.phi(visits(rates), NOW + x / rate) == pytest.approx(phi(x), rel=1e-6), (rate, x)
+            assert rates.same(visits(rates), NOW + x / rate) == pytest.approx(math.exp(-x)), (rate, x)
 
 
 def test_a_page_that_was_just_seen_is_worth_nothing():
@@ -431,6 +432,11 @@ def test_a_round_visits_each_old_page_once_and_goes_on_after_a_crash(of):
         assert sorted(fetched) == sorted(page.key for page in pages)
         assert not any(shard.has_work(job.now) for shard in job.shards)
         assert {found_last(job.page(page)).what for page in pages} == {what}
+
+
+def test_a_round_is_over_with_the_last_of_its_shards_and_not_before():
+    shards = [Round(1, 0.0, 5.0), Round(1, 0.0, 7.0), Round(2, 9.0, 11.0), Round(2, 8.0)]
+    assert [(each.began, each.ended) for each in together(shards)] == [(0.0, 7.0), (8.0, 0.0)]
 
 
 def test_a_round_begins_each_day_in_one_run_but_not_before_the_last_one_is_over():

@@ -303,6 +303,8 @@ def test_a_page_that_has_changed_is_found_by_its_new_text_only():
     job.judged(A, words("y"))
     assert job.judged(B, words("x")) == b""
     assert job.judged(C, edited(words("y"), 0.005)) == A.key
+    job.judged(B, words("z"))
+    assert job.judged(D, words("x")) == b"", "nor is the page that had it after that"
     job.commit()
 
 
