@@ -280,18 +280,11 @@ def _judged_in_words(judged: Judged) -> list[str]:
 ACTIONS = {
     "train": Action(
         "Learn a topic from two folders of saved pages. It says how well pages are distinguished that were not learned from "
-        "(5 folds), and by which words.",
-        _add_train,
-        _train,
-    ),
+        "(5 folds), and by which words.", _add_train, _train),
     "evaluate": Action(
-        "Say how good a model is, on folders of pages that it has not learned from.", _add_evaluate, _evaluate
-    ),
+        "Say how good a model is, on folders of pages that it has not learned from.", _add_evaluate, _evaluate),
     "label": Action(
         "Label pages that a crawl set aside at random, and say how many of all its pages are relevant by these labels. Also "
-        "while the crawl runs, as of its last commit.",
-        _add_label,
-        _label,
-    ),
-}
+        "while the crawl runs, as of its last commit.", _add_label, _label),
+}  # fmt: skip
 """The words after ``topic``."""

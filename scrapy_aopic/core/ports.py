@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, cast
 
 from .layout import Family
 
-__all__ = ["Batch", "Family", "Prefetching", "Store"]
+__all__ = ["Batch", "Family", "Prefetching", "Store", "StoreAround"]
 
 
 Batch: TypeAlias = Mapping[Family, Mapping[bytes, "bytes | None"]]
@@ -76,6 +76,33 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release every file and lock. Idempotent. Does not write."""
+
+
+class StoreAround:
+    """A store as another one has it: a subclass has some calls of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self.store.get_many(family, keys)
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return self.store.scan(family, start, stop)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        self.store.write(batch, sync=sync)
+
+    def size_bytes(self) -> int:
+        return self.store.size_bytes()
+
+    def verify(self) -> None:
+        self.store.verify()
+
+    def close(self) -> None:
+        self.store.close()
 
 
 class Prefetching(Protocol):

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
-from scrapy_aopic.core.ports import Batch, Store, prefetching
+from scrapy_aopic.core.ports import Batch, Store, StoreAround, prefetching
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.exceptions import StorageError, plainly
 
@@ -45,7 +45,7 @@ MOST_ROWS = 4_000
 wait."""
 
 
-class WatchedStore:
+class WatchedStore(StoreAround):
     """*store* as the crawl reads it.
 
     Attributes:
@@ -57,7 +57,7 @@ class WatchedStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self.read_ahead: int = getattr(store, "read_ahead", 0)
         self.most_steps: int = getattr(store, "most_steps", MAX_UNCOMMITTED)
         self.failed_read: StorageError | None = None
@@ -67,7 +67,7 @@ class WatchedStore:
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         try:
-            return self._store.get_many(family, keys)
+            return self.store.get_many(family, keys)
         except StorageError as error:
             self.failed_read = self.failed_read or error
             raise
@@ -76,22 +76,10 @@ class WatchedStore:
         self, family: Family, start: bytes = b"", stop: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         try:
-            yield from self._store.scan(family, start, stop)
+            yield from self.store.scan(family, start, stop)
         except StorageError as error:
             self.failed_read = self.failed_read or error
             raise
-
-    def write(self, batch: Batch, *, sync: bool) -> None:
-        self._store.write(batch, sync=sync)
-
-    def size_bytes(self) -> int:
-        return self._store.size_bytes()
-
-    def verify(self) -> None:
-        self._store.verify()
-
-    def close(self) -> None:
-        self._store.close()
 
 
 Batches: TypeAlias = "Sequence[tuple[Store, Batch]]"

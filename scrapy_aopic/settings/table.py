@@ -259,7 +259,8 @@ _LINKS = (
             parse.rewrite,
         ),
         "[Your own rules](urls.md#your-own-rules) on URLs, applied after the others."),
-    Setting("AOPIC_URL_LIMITS", {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20, "links": 50_000},
+    Setting("AOPIC_URL_LIMITS",
+        {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20, "links": 50_000},
         Check(f'limits such as "depth=30, repeats=0", of {", ".join((*LIMITS, "links"))}', parse.url_limits),
         "Bounds of links: characters of a URL, segments of its path, how often segments may repeat, parameters of its query, and links "
         "of one page ([each](urls.md#why-a-url-is-refused)). "
@@ -272,7 +273,8 @@ _LINKS = (
             parse.scope,
         ),
         "Which links are followed, by hosts, URLs and languages; see [Scope](urls.md#scope)."),
-    Setting("AOPIC_CONTENT_TYPES", ("text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"),
+    Setting("AOPIC_CONTENT_TYPES",
+        ("text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"),
         Check('a list of content types such as ["text/*", "application/xml"]', parse.types),
         "Responses to links with any other content type are not read, and their pages count as failed. "
         "Empty to read all types.",

@@ -10,6 +10,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import COMMIT_KEY, Family
+from scrapy_aopic.core.ports import Batch, Store, StoreAround
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError, closed_on_error
 
@@ -17,17 +18,15 @@ from .lock import lock_job
 from .opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from scrapy_aopic.core.ports import Batch, Store
 
 
 LEAST_MB = 4
 """Megabytes for the cache of a shard's store, at least."""
 
 
-class DiskShard:
+class DiskShard(StoreAround):
     """The store in *folder*, which is made if there is none; it is a job folder's store of its own.
 
     Args:
@@ -47,9 +46,9 @@ class DiskShard:
         self._token = secrets.token_hex(4)
         self._lock = lock_job(folder, "crawl")
         with closed_on_error(self._lock.release):
-            self._store: Store = open_store(folder, kind, memory_mb=memory_mb)
-            with closed_on_error(self._store.close):
-                self.number = _read_number(self._store)
+            super().__init__(open_store(folder, kind, memory_mb=memory_mb))
+            with closed_on_error(self.store.close):
+                self.number = _read_number(self.store)
 
     @property
     def head(self) -> bytes:
@@ -64,28 +63,14 @@ class DiskShard:
         """Never, likewise."""
         return False
 
-    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        return self._store.get_many(family, keys)
-
-    def scan(
-        self, family: Family, start: bytes = b"", stop: bytes | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
-        return self._store.scan(family, start, stop)
-
     def write(self, batch: Batch, *, sync: bool) -> None:
         after = self.number + 1
         rows = {**batch.get(Family.META, {}), COMMIT_KEY: pack((after,))}
-        self._store.write({**batch, Family.META: rows}, sync=sync)
+        self.store.write({**batch, Family.META: rows}, sync=sync)
         self.number = after
 
-    def size_bytes(self) -> int:
-        return self._store.size_bytes()
-
-    def verify(self) -> None:
-        self._store.verify()
-
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
         self._lock.release()
 
 

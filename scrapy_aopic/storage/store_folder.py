@@ -176,7 +176,9 @@ def open_beside(path: Path, *, keeps: bool = False) -> tuple[IO[bytes], Path]:
     for n in count(1):
         temporary = path.parent / f"{path.name}.new{n if n > 1 else ''}"
         # Opened without being emptied, as another process may be writing to it.
-        file = open(temporary, "w+b", opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))  # noqa: SIM115
+        file = open(  # noqa: SIM115
+            temporary, "w+b", opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666)
+        )
         # It is not there if somebody else has just put it in its place.
         with closed_on_error(file.close), suppress(FileNotFoundError):
             if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):

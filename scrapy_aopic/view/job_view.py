@@ -16,6 +16,7 @@ from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
+from scrapy_aopic.core.ports import Store, StoreAround
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
 from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
 from scrapy_aopic.core.shards.letters import Letter, read_letter
@@ -28,14 +29,13 @@ from scrapy_aopic.web.suffixes import registered_domain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.place.place import Place
 
 _WITH_ADDRESSES = (Family.PAGES, Family.REQUESTS)
 """Families whose rows other shards name."""
 
 
-class ShardView:
+class ShardView(StoreAround):
     """A view of the shard *number*, whose *siblings* are the stores of all shards of its job, itself included.
 
     Attributes:
@@ -44,8 +44,8 @@ class ShardView:
     """
 
     def __init__(self, number: int, siblings: Sequence[Store], saved: CrawlTotals | None) -> None:
+        super().__init__(siblings[number])
         self.number = number
-        self.store = siblings[number]
         self._siblings = siblings
         self._totals = saved.pack() if saved is not None else None
         self._in_letters: dict[int, dict[bytes, bytes]] = {}
@@ -97,28 +97,6 @@ class ShardView:
                 if (link := letter.link(target)).host
             }
         return self._in_letters[shard]
-
-    def scan(
-        self, family: Family, start: bytes = b"", stop: bytes | None = None
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of the shard's own store."""
-        return self.store.scan(family, start, stop)
-
-    def write(self, batch: Batch, *, sync: bool) -> None:
-        """Raise an error, as any view does."""
-        self.store.write(batch, sync=sync)
-
-    def size_bytes(self) -> int:
-        """Bytes that the shard takes."""
-        return self.store.size_bytes()
-
-    def verify(self) -> None:
-        """Read all of the shard."""
-        self.store.verify()
-
-    def close(self) -> None:
-        """Close the shard's store."""
-        self.store.close()
 
 
 def _with_address(row: bytes | None, shard: int) -> bytes | None:

@@ -54,7 +54,8 @@ def format_pages(rows: list[PageRow], *, total: int = TOTAL, width: int | None =
         total: All cash, in units.
         width: Characters of a line of the terminal; ``None`` if it is shown on none.
     """
-    states = [page.outcome or page.state for page in rows]
+    states = (page.outcome or page.state for page in rows)
+    shown = ["" if state == "visited" else state for state in states]
     return format_table(
         [
             *_ranks([page.importance for page in rows], width),
@@ -62,12 +63,7 @@ def format_pages(rows: list[PageRow], *, total: int = TOTAL, width: int | None =
             Column("cash", [f"{page.cash / total:.1e}" for page in rows], goes=2),
             Column("history", [f"{page.history / total:.1e}" for page in rows], goes=1),
             Column("visits", [f"{page.visits:,}" for page in rows], goes=4),
-            Column(
-                "state",
-                ["" if state == "visited" else state for state in states],
-                is_left=True,
-                paints=colour_of,
-            ),
+            Column("state", shown, is_left=True, paints=colour_of),
             Column("page", [page.url for page in rows], is_left=True),
         ],
         width,
@@ -120,6 +116,7 @@ def _relevant(rows: Sequence[PageRow | HostRow]) -> list[Column]:
 
 def format_host_rows(rows: list[HostRow], *, width: int | None = None) -> str:
     """A table of :func:`~.queries.hosts_by`; *width* as of :func:`format_pages`."""
+    waits = [f"{duration(row.wait)}, {row.why}" if row.why else "" for row in rows]
     return format_table(
         [
             *_relevant(rows),
@@ -128,12 +125,7 @@ def format_host_rows(rows: list[HostRow], *, width: int | None = None) -> str:
             Column("queued", [f"{row.queued:,}" for row in rows]),
             Column("fetched", [f"{row.visited:,}" for row in rows], goes=2),
             Column("state", [row.state for row in rows], is_left=True, paints=colour_of),
-            Column(
-                "waits",
-                [f"{duration(row.wait)}, {row.why}" if row.why else "" for row in rows],
-                is_left=True,
-                goes=3,
-            ),
+            Column("waits", waits, is_left=True, goes=3),
             Column("host", [row.name for row in rows], is_left=True),
         ],
         width,
