@@ -108,7 +108,7 @@ def test_what_was_learned_is_that_of_the_visited_pages_after_a_kill_at_any_opera
     """Or else the script says so: with commits that may be torn, the control, which must not be whole after each kill."""
     script = Path(__file__).with_name("topic_kill_points.py")
     line = [sys.executable, str(script), "sqlite", str(tmp_path), str(each), *(["--torn"] if is_torn else [])]
-    done = processes.run(line, capture_output=True, text=True, check=False, timeout=300)
+    done = processes.run_and_read(line)
     assert (done.returncode, bool(done.stderr)) == (int(is_torn), is_torn), done
     n_points, n_wrong = map(int, re.findall(r"\d+", done.stdout))
     assert n_points > 50

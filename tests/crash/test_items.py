@@ -126,9 +126,7 @@ def test_what_a_visited_page_has_yielded_outlives_a_kill(tmp_path, monkeypatch):
             with (tmp_path / name).open("a", encoding="utf-8") as file:
                 file.write(torn)
         web.is_free.set()
-        done = processes.run(
-            ours(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
-        )
+        done = processes.run_and_read(ours(tmp_path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("was incomplete: its ") == 2
     assert Counter(item["url"] for item in json_lines(tmp_path / "items.jsonl")).keys() == visited(job)

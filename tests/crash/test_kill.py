@@ -171,9 +171,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path):
         with processes.start(line, env=environment, cwd=tmp_path) as first:
             while not running.log and first.poll() is None:
                 time.sleep(0.005)
-            second = processes.run(
-                line, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
-            )
+            second = processes.run_and_read(line, env=environment, cwd=tmp_path)
             assert first.poll() is None
             first.send_signal(signal.SIGINT)
         assert f"The store in {store_folder(job)} is in use: process {first.pid} on " in second.stderr

@@ -105,9 +105,7 @@ def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay, is_fa
     with server.run_in_thread():
         urls = [f"http://127.1.0.{number}:{server.port}/" for number in range(1, n + 1)]
         line = [sys.executable, str(tmp_path / "many.py"), json.dumps(settings), *urls]
-        done = processes.run(
-            line, cwd=tmp_path, timeout=300, limit=("RLIMIT_NOFILE", limit), capture_output=True, text=True
-        )
+        done = processes.run_and_read(line, cwd=tmp_path, limit=("RLIMIT_NOFILE", limit))
     assert json.loads(done.stdout) == ["finished", n], done.stderr
     assert max(entry.in_flight for entry in server.entries) == 1
     assert done.stderr.count("ulimit -n") == (1 if delay else done.stderr.count("ulimit -n"))
@@ -120,15 +118,7 @@ def test_without_address_space_for_rocksdb_there_is_one_sentence(tmp_path):
     pytest.importorskip("rocksdict")
     with Server(answer).run_in_thread() as running:
         line, environment = command(tmp_path / "job", running.url, AOPIC_STORE="rocksdb")
-        done = processes.run(
-            line,
-            env=environment,
-            cwd=tmp_path,
-            timeout=300,
-            limit=("RLIMIT_AS", 400 << 20),
-            capture_output=True,
-            text=True,
-        )
+        done = processes.run_and_read(line, env=environment, cwd=tmp_path, limit=("RLIMIT_AS", 400 << 20))
     assert done.returncode == 1, done
     assert "RocksDB needs 400 MB of address space, and the limit of this process leaves" in done.stderr
     assert "terminate called" not in done.stderr

@@ -17,15 +17,8 @@ PROJECT = Path(__file__).parents[2] / "example_project"
 
 
 def crawl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return processes.run(
-        [sys.executable, "-m", "scrapy", "crawl", "broad", *arguments],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
+    line = [sys.executable, "-m", "scrapy", "crawl", "broad", *arguments]
+    return processes.run_and_read(line, cwd=PROJECT, env={**os.environ, **environment}, timeout=400)
 
 
 def test_without_seeds_it_crawls_the_demo_web_and_shows_what_matters(tmp_path):

@@ -110,7 +110,7 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
     project = {**settings, "SPIDER_MODULES": [pattern.spider.__module__], "REMOTE_CONTROL_ENABLED": False}
     lines = [f"{name} = {value!r}" for name, value in project.items()]
     (folder / "project_settings.py").write_text("\n".join(lines))
-    done = processes.run(
+    done = processes.run_and_read(
         [sys.executable, "-m", "scrapy", *pattern.command],
         cwd=folder,
         env={
@@ -118,8 +118,6 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
             "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]),
             "SCRAPY_SETTINGS_MODULE": "project_settings",
         },
-        capture_output=True,
-        text=True,
     )
     return {
         "items": list(filter(None, done.stdout.splitlines())),

@@ -85,9 +85,7 @@ def test_pages_that_need_a_browser_are_crawled_as_the_docs_say(tmp_path):
         }
         more = ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(options)}", "-s", "CLOSESPIDER_PAGECOUNT=4"]
         command[command.index("seeds=https://example.org/")] = f"seeds=http://127.0.0.1:{server.port}/"
-        done = processes.run(
-            [sys.executable, "-m", *command, *more], cwd=tmp_path, capture_output=True, text=True
-        )
+        done = processes.run_and_read([sys.executable, "-m", *command, *more], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(asked) >= 2, done.stderr  # a script has made the links
     with open_view(FolderPlace(tmp_path / "crawls" / "browser")) as view:

@@ -27,15 +27,9 @@ def run_aopic(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
 
     Its process can import what this one can.
     """
-    done = processes.run(
-        [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=300,
-    )
+    line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = processes.run_and_read(line, cwd=folder, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

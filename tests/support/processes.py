@@ -257,3 +257,8 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def run_and_read(line: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """As :func:`run`, with its output and its errors as text; five minutes are enough unless a *timeout* is given."""
+    return run(line, capture_output=True, text=True, **{"timeout": 300, **options})
