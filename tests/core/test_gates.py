@@ -374,26 +374,6 @@ def free_connections(connections: int, *, needed: int) -> FreeConnections:
     return free
 
 
-def test_slow_hosts_leave_free_what_fast_ones_need_and_some_more():
-    free = free_connections(20, needed=4)
-    for number in range(20 - 4 - 4):  # four, and twice the root of it
-        assert not free.full_class(30.0, 0.0)
-        free.begin(b"%d" % number, 30.0, 0.0)
-    assert free.full_class(30.0, 0.0) == 2
-    assert not free.full_class(0.5, 0.0)
-    free.end(b"1", 30.0)
-    assert not free.full_class(30.0, 0.0)
-
-
-def test_hosts_without_pages_need_no_connection():
-    free = free_connections(20, needed=4)
-    for number in range(44):
-        free.forget(b"fast %d" % number)
-    for number in range(19):
-        free.begin(b"%d" % number, 30.0, 0.0)
-    assert not free.full_class(30.0, 0.0)
-
-
 def test_a_quarter_of_the_connections_is_for_slow_hosts_whatever_fast_ones_need():
     free = free_connections(8, needed=100)
     free.begin(b"slow", 30.0, 0.0)
