@@ -99,20 +99,11 @@ def test_what_cannot_be_asked_is_refused():
 
 def test_what_is_damaged_is_refused():
     for data in [
-        b"",
-        b"{",
-        b"[]",
-        b'{"blocked": ["a.test"]}',
-        b'{"pause": 1}',
-        b'{"connections": -1}',
-        b'{"paused_since": 1e300}',
-        b'{"blocked": {"a.test": -1}}',
-        b'{"blocked": {"*.a.test": 1}}',
-        b'{"blocked": {"A.test": 1}}',
+        b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000,
+        b'{"pause": 1}', b'{"connections": -1}', b'{"paused_since": 1e300}', b'{"blocked": ["a.test"]}',
+        b'{"blocked": {"a.test": -1}}', b'{"blocked": {"*.a.test": 1}}', b'{"blocked": {"A.test": 1}}',
         b'{"slowed": {"a.test": {"gap": 0, "since": 1}}}',
-        b"\xff\xfe",
-        b"[" * 100_000,
-    ]:
+    ]:  # fmt: skip
         with case(data), pytest.raises(SettingError):
             unpack_control(data)
 

@@ -78,23 +78,14 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("none", {"pages": PageCounts()}, "No page is queued yet."),
     ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
-    (
-        "elsewhere",
-        {"is_live": False, "shards": ShardFigures(n=4, held=3, alive=1, on_the_way=1)},
-        "1 worker crawls 3 of 4 shards; what limits each of them its own dashboard shows. 1 letter between shards is on the way.",
-    ),
+    ("elsewhere", {"is_live": False, "shards": ShardFigures(n=4, held=3, alive=1, on_the_way=1)},
+     "1 worker crawls 3 of 4 shards; what limits each of them its own dashboard shows. 1 letter between shards is on the way."),
     ("stopped", {"is_live": False, "shards": ShardFigures(n=4, held=0, alive=0)}, "No worker crawls this job now"),
     ("paused", {"control": ControlFigures(paused_since=950.0)}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
-    (
-        "done",
-        {"pages": PageCounts(known=9, queued=9, dead=2, blocked=7)},
-        "Only hosts that are blocked or have had all of their pages (7 pages), or are dead (2), have pages left.",
-    ),
-    (
-        "control",
-        {"control": ControlFigures(rate=21.0)},
-        "at most 21 pages a second, and 5 hosts could be requested. 'scrapy aopic control JOBDIR'",
-    ),
+    ("done", {"pages": PageCounts(known=9, queued=9, dead=2, blocked=7)},
+     "Only hosts that are blocked or have had all of their pages (7 pages), or are dead (2), have pages left."),
+    ("control", {"control": ControlFigures(rate=21.0)},
+     "at most 21 pages a second, and 5 hosts could be requested. 'scrapy aopic control JOBDIR'"),
     ("none", {"control": ControlFigures(rate=40.0)}, ""),
     ("control", {"control": ControlFigures(connections=15)}, "at most 15 transfers at once, and 5 hosts could be requested."),
     ("none", {"control": ControlFigures(connections=50)}, ""),
@@ -102,48 +93,26 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
     ("network", at_work(down=14.0), "140 of the last 200 transfers got no response"),
     ("none", at_work(transfers=0.8, down=0.5), ""),  # at the end, some of the few hosts that are left are dead
-    (
-        "network",
-        {"transfers": TransferFigures(n=600, seconds=60.0, quiet=2.4)},
-        "none of 15 transfers under way has ended for 2 s. Is there a network",
-    ),
-    (
-        "none",  # of a slow web, few would have ended by now
-        {"transfers": TransferFigures(n=600, seconds=6000.0, quiet=9.0), **at_work(20)},
-        "",
-    ),
-    (
-        "network",
-        {
-            "hosts": HostCounts(waiting=5, waits={"down": 5}),
-            "connections": Connections(limit=100),
-            "waiting": [HostRow(name="a", wait=90.0), HostRow(name="b", wait=59.0)],
-        },
-        "Nothing answers: 5 hosts with pages did not respond. Next try in 59 s.",
-    ),
+    ("network", {"transfers": TransferFigures(n=600, seconds=60.0, quiet=2.4)},
+     "none of 15 transfers under way has ended for 2 s. Is there a network"),
+    # Of a slow web, few would have ended by now.
+    ("none", {"transfers": TransferFigures(n=600, seconds=6000.0, quiet=9.0), **at_work(20)}, ""),
+    ("network", {"hosts": HostCounts(waiting=5, waits={"down": 5}), "connections": Connections(limit=100),
+                 "waiting": [HostRow(name="a", wait=90.0), HostRow(name="b", wait=59.0)]},
+     "Nothing answers: 5 hosts with pages did not respond. Next try in 59 s."),
     ("disk", {"store": StoreState(is_behind=True, commit_age=4.25), **at_work(behind=0.8)}, "the last commit that landed is 4.2 s old"),
     ("disk", at_work(behind=0.6), "60 % of the last seconds no page was requested, as a commit had not landed"),
     ("politeness", {"hosts": POLITE, **at_work(behind=0.6)}, ""),  # another disk would wait for the same hosts
     ("none", {"store": StoreState(commits=11, last_commit=2.4)}, ""),  # a slow commit keeps nobody
-    (
-        "spider",  # a loop that is late begins commits late, and notes late that they have landed
-        {
-            "machine": Machine(loop_lag=0.9, cpu=0.1),
-            "store": StoreState(commits=11, last_commit=1.9, is_behind=True, commit_age=4.0),
-            **at_work(behind=0.4),
-        },
-        "block the event loop, which is 0.90 s late while the process uses 0.10 of a core",
-    ),
-    (
-        "machine",  # others have the processor: nothing blocks the loop
-        {"machine": Machine(loop_lag=0.2, cpu=0.15, starved=0.33)},
-        "uses 0.15 of a core and waits for one 33 % of the time, as others use it, and the event loop is 0.20 s late. A less",
-    ),
-    (
-        "machine",
-        {"machine": Machine(cpu=0.96, standstill=2.04)},
-        " No request was made for 2.0 s though a host was due.",
-    ),
+    # A loop that is late begins commits late, and notes late that they have landed.
+    ("spider", {"machine": Machine(loop_lag=0.9, cpu=0.1), **at_work(behind=0.4),
+                "store": StoreState(commits=11, last_commit=1.9, is_behind=True, commit_age=4.0)},
+     "block the event loop, which is 0.90 s late while the process uses 0.10 of a core"),
+    # Others have the processor: nothing blocks the loop.
+    ("machine", {"machine": Machine(loop_lag=0.2, cpu=0.15, starved=0.33)},
+     "uses 0.15 of a core and waits for one 33 % of the time, as others use it, and the event loop is 0.20 s late. A less"),
+    ("machine", {"machine": Machine(cpu=0.96, standstill=2.04)},
+     " No request was made for 2.0 s though a host was due."),
     ("machine", {"machine": Machine(cpu=0.96)}, "uses 0.96 of a core. Less work in callbacks would help."),
     ("politeness", {"machine": Machine(loop_lag=0.2, cpu=0.96), "hosts": POLITE}, ""),  # nor would another machine wait less
     ("politeness", {"machine": Machine(cpu=0.96), "hosts": replace(NOW.hosts, ceiling=24.0)}, ""),  # five of sixty, for a moment
@@ -151,38 +120,29 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("connections", at_work(96), "96 of 100 are busy, and 5 more hosts wait"),
     ("politeness", {"hosts": POLITE, **at_work(96)}, "Politeness is the limit"),
     ("machine", {"machine": Machine(loop_lag=0.4, cpu=0.7)}, "0.70 of a core, and the event loop is 0.40 s late"),
-    (
-        "machine",  # others take the processor
-        {"machine": Machine(cpu=0.4, starved=0.55)},
-        "uses 0.40 of a core and waits for one 55 % of the time, as others use it. A less busy machine would help.",
-    ),
+    # Others take the processor.
+    ("machine", {"machine": Machine(cpu=0.4, starved=0.55)},
+     "uses 0.40 of a core and waits for one 55 % of the time, as others use it. A less busy machine would help."),
     ("connections", at_work(100), "all 100 are busy, and 5 more hosts wait for one. Raise CONCURRENT_REQUESTS"),
     ("politeness", {"hosts": POLITE, **at_work(101)}, ""),  # no other host could be requested
-    (
-        "politeness",
-        {"hosts": POLITE},
-        ("Politeness is the limit: 40 hosts must be left alone, "
-        "38 for the gap after each transfer (AOPIC_POLITENESS_FACTOR, DOWNLOAD_DELAY), 2 for the crawl delay of their "
-        "robots.txt; 15 are requested. More hosts would help; shorter gaps only if the hosts are yours."),
-    ),
+    ("politeness", {"hosts": POLITE},
+     ("Politeness is the limit: 40 hosts must be left alone, "
+      "38 for the gap after each transfer (AOPIC_POLITENESS_FACTOR, DOWNLOAD_DELAY), 2 for the crawl delay of their "
+      "robots.txt; 15 are requested. More hosts would help; shorter gaps only if the hosts are yours.")),
     ("politeness", {"hosts": HostCounts(in_flight=3, seen=3)}, "every host that has pages is at work, and 3 are requested"),
-    (
-        "politeness",  # the end of a crawl: the few hosts that are left
-        {"hosts": replace(POLITE, known=1200, waiting=3, in_flight=1, waits={"errors": 3})},
-        ("3 hosts must be left alone after errors (AOPIC_BACKOFF), and 1 is requested. "
-        "Only 4 of 1,200 known hosts have pages. More hosts would help."),
-    ),
+    # The end of a crawl: the few hosts that are left.
+    ("politeness", {"hosts": replace(POLITE, known=1200, waiting=3, in_flight=1, waits={"errors": 3})},
+     ("3 hosts must be left alone after errors (AOPIC_BACKOFF), and 1 is requested. "
+      "Only 4 of 1,200 known hosts have pages. More hosts would help.")),
     ("connections", at_work(3, 0, limit=4), "3 of 4 are busy, and 5 more hosts wait for one"),
     ("connections", at_work(1, 0, limit=1), "all 1 are busy"),
     ("spider", at_work(15, 60), "60 pages wait for callbacks, items or links"),
     ("spider", {"hosts": POLITE, **at_work(15, 60)}, ""),
     ("spider", {"hosts": HostCounts(dry=2), **at_work(0, 3)}, "3 pages wait for callbacks, items or links"),
     ("politeness", {"hosts": POLITE, **at_work(0, 3)}, ""),  # something else is at work
-    (
-        "machine",  # callbacks of a busy process wait for the processor
-        {"machine": Machine(cpu=0.84), **at_work(15, 70)},
-        "0.84 of a core, and 70 pages wait for their callbacks, items or links",
-    ),
+    # Callbacks of a busy process wait for the processor.
+    ("machine", {"machine": Machine(cpu=0.84), **at_work(15, 70)},
+     "0.84 of a core, and 70 pages wait for their callbacks, items or links"),
 ]  # fmt: skip
 
 HEADLINES = {
