@@ -21,6 +21,7 @@ from demo_web.server import Running
 from support import processes, redis_server
 from support.commands import run_aopic
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, TAKEN_UP, check_log, pages_of
+from support.short_forms import some_of
 from support.workers import DEADLINE, IN_A_STEP, Workers, check_views
 from support.workers import running as workers_of
 
@@ -136,16 +137,10 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path):
         assert [len(shards_in(job)) for job in workers.jobs] == [2, 2]
 
 
-@pytest.mark.parametrize(
-    ("killed", "settings"),
-    [
-        (1, {}),
-        pytest.param(2, {}, marks=pytest.mark.long),
-        pytest.param(
-            2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}, marks=pytest.mark.long
-        ),
-    ],
-)
+FOCUSED = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}
+
+
+@pytest.mark.parametrize(("killed", "settings"), some_of([(1, {}), (2, {}), (2, FOCUSED)]))
 def test_workers_that_are_killed_come_back_to_their_shards(tmp_path, killed, settings):
     kills = []
     with running(tmp_path, **settings) as workers:  # type: ignore[arg-type]

@@ -28,20 +28,11 @@ from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.storage import use
 from scrapy_aopic.view.queries import top_pages
 
+JOURNAL = "support.journal_store.JournalStore"
+STORES = [("rocksdb", False), ("sqlite", True), ("sqlite", False), ("rocksdb", True), (JOURNAL, False)]
 
-@pytest.mark.parametrize(
-    ("store", "is_fast"),
-    some_of(
-        [
-            ("rocksdb", False),
-            ("sqlite", True),
-            ("sqlite", False),
-            ("rocksdb", True),
-            ("support.journal_store.JournalStore", False),
-        ],
-        2,
-    ),
-)
+
+@pytest.mark.parametrize(("store", "is_fast"), some_of(STORES, 2))
 def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path, store, is_fast):
     use(store)
     job = tmp_path / "job"

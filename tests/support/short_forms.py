@@ -26,14 +26,11 @@ def some_of(values: Iterable[Any], n: int = 1) -> list[Any]:
         values: One for each test, or a tuple of several; the keys of a mapping are the names of the tests.
     """
     named = values.items() if isinstance(values, Mapping) else ((None, value) for value in values)
-    return [
-        pytest.param(
-            *(value if isinstance(value, tuple) else (value,)),
-            id=name,
-            marks=() if number < n else pytest.mark.long,
-        )
-        for number, (name, value) in enumerate(named)
-    ]
+    params = []
+    for number, (name, value) in enumerate(named):
+        marks = () if number < n else pytest.mark.long
+        params.append(pytest.param(*(value if isinstance(value, tuple) else (value,)), id=name, marks=marks))
+    return params
 
 
 def mark_crossed(items: Iterable[pytest.Item]) -> None:
@@ -44,9 +41,7 @@ def mark_crossed(items: Iterable[pytest.Item]) -> None:
             of_test[item.nodeid.partition("[")[0]].append(item)
     for several in of_test.values():
         ids = [tuple(item.callspec._idlist) for item in several]  # type: ignore[attr-defined]
-        values = [
-            list(dict.fromkeys(each)) for each in zip(*ids, strict=True)
-        ]  # of each parameter, in their order
+        values = [[*dict.fromkeys(each)] for each in zip(*ids, strict=True)]  # of each parameter, in order
         taken = {tuple(each[n % len(each)] for each in values) for n in range(max(map(len, values)))}
         for item, own in zip(several, ids, strict=True):
             if own not in taken:
