@@ -35,10 +35,26 @@ class TableExporter(CsvItemExporter):
 
 
 COLUMNS: dict[str, type] = {
-    "url": str, "title": str, "language": str, "type": str, "status": int, "depth": int, "bytes": int,
-    "fetched_at": datetime, "headers": dict, "robots": str, "content_usage": str, "text": str, "markdown": str,
-    "importance": float, "cash": int, "history": float, "visits": int, "duplicate_of": str, "relevance": float,
-}  # fmt: skip
+    "url": str,
+    "title": str,
+    "language": str,
+    "type": str,
+    "status": int,
+    "depth": int,
+    "bytes": int,
+    "fetched_at": datetime,
+    "headers": dict,
+    "robots": str,
+    "content_usage": str,
+    "text": str,
+    "markdown": str,
+    "importance": float,
+    "cash": int,
+    "history": float,
+    "visits": int,
+    "duplicate_of": str,
+    "relevance": float,
+}
 """Types of the columns of items that are known to have them, so that they are the same in each file."""
 
 _KINDS = (bool, int, float, str)

@@ -21,10 +21,23 @@ T = TypeVar("T")
 _INIT: Final = ScrapyLinkExtractor.__init__
 _DEFAULTS: Final = {name: option.default for name, option in signature(_INIT).parameters.items()}
 
-_SERVED = frozenset((
-    "self", "allow", "deny", "allow_domains", "deny_domains", "deny_extensions", "restrict_xpaths",
-    "restrict_css", "restrict_text", "tags", "attrs", "unique", "strip",
-))  # fmt: skip
+_SERVED = frozenset(
+    (
+        "self",
+        "allow",
+        "deny",
+        "allow_domains",
+        "deny_domains",
+        "deny_extensions",
+        "restrict_xpaths",
+        "restrict_css",
+        "restrict_text",
+        "tags",
+        "attrs",
+        "unique",
+        "strip",
+    )
+)
 """Parameters that may have any value; with another one that is not its default, Scrapy's own code extracts the links."""
 
 _FREE = frozenset(("extract_links", "matches"))

@@ -76,9 +76,15 @@ _REMEMBERED = 250
 """Names of headers that are remembered: the names of a hostile host may have 16 kB each."""
 
 _OF_HANDLER = (
-    "_bind_address", "_contextFactory", "_default_maxsize", "_default_warnsize", "_fail_on_dataloss",
-    "_fail_on_dataloss_warned", "_pool", "_tls_verbose_logging",
-)  # fmt: skip
+    "_bind_address",
+    "_contextFactory",
+    "_default_maxsize",
+    "_default_warnsize",
+    "_fail_on_dataloss",
+    "_fail_on_dataloss_warned",
+    "_pool",
+    "_tls_verbose_logging",
+)
 """Attributes of Scrapy's handler."""
 
 _OF_CONNECTION = frozenset(

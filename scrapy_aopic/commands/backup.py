@@ -22,9 +22,11 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "dest", metavar="DEST", type=job_place,
+        "dest",
+        metavar="DEST",
+        type=job_place,
         help="folder to make, a job folder of its own; or, of a job in a folder, redis://HOST:PORT/DATABASE#KEY where no job is",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

@@ -85,9 +85,12 @@ class Names(dict[str, T]):
 def add_jobdir(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """Add the argument that names the job; it may be left out if *nargs* is ``"?"``."""
     parser.add_argument(
-        "jobdir", metavar="JOBDIR", nargs=nargs, type=job_place,
+        "jobdir",
+        metavar="JOBDIR",
+        nargs=nargs,
+        type=job_place,
         help="job folder, the JOBDIR of the crawl; or redis://HOST:PORT/DATABASE#KEY for a job on a server",
-    )  # fmt: skip
+    )
 
 
 def add_by(parser: argparse.ArgumentParser) -> None:
@@ -196,9 +199,13 @@ _LONGEST = 86_400.0
 def add_watch(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can look at the job again and again."""
     parser.add_argument(
-        "--watch", metavar="SECONDS", nargs="?", type=_seconds, const=2.0,
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=_seconds,
+        const=2.0,
         help="again and again, this many seconds apart (2 without a number), until Ctrl-C",
-    )  # fmt: skip
+    )
 
 
 def _seconds(text: str) -> float:

@@ -29,11 +29,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument(
-        "action", metavar="ACTION", nargs="?", choices=Names({"": "", **ACTIONS}, "action"), default="",
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        choices=Names({"": "", **ACTIONS}, "action"),
+        default="",
         help="; ".join(
-        f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in ACTIONS.items()
+            f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in ACTIONS.items()
         ),
-    )  # fmt: skip
+    )
     parser.add_argument("values", metavar="VALUE", nargs="*", help="what the action is about")
 
 

@@ -67,69 +67,94 @@ _LONGEST_NAME = 60
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "seeds", metavar="SEEDS", nargs="*",
+        "seeds",
+        metavar="SEEDS",
+        nargs="*",
         help="URL, or list of seeds (one URL a line, or a table .csv or .parquet with a column url)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--contact", metavar="ADDRESS",
+        "--contact",
+        metavar="ADDRESS",
         help="who crawls, for the hosts to see: a web page or an e-mail address",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--domains", metavar="LIST", action="append", default=[],
+        "--domains",
+        metavar="LIST",
+        action="append",
+        default=[],
         help="stay in these domains, such as example.org,example.com, or those that a file lists, one a line",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--scope", metavar="NAME", default="everywhere",
+        "--scope",
+        metavar="NAME",
+        default="everywhere",
         help="links to follow: everywhere (default); domain or host, which are those of the seeds; or elsewhere, out of "
         "the domain of their page",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--allow", metavar="REGEX", action="append", default=[],
+        "--allow",
+        metavar="REGEX",
+        action="append",
+        default=[],
         help="follow only links whose URL matches; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--deny", metavar="REGEX", action="append", default=[],
+        "--deny",
+        metavar="REGEX",
+        action="append",
+        default=[],
         help="follow no links whose URL matches; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--topic", metavar="WORDS",
+        "--topic",
+        metavar="WORDS",
         help='pages about this first, such as "harvest, boat", and how relevant each is (AOPIC_TOPIC with these keywords, '
         "AOPIC_ORDER focused)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--job", metavar="FOLDER", type=job_place,
+        "--job",
+        metavar="FOLDER",
+        type=job_place,
         help="job folder, or redis://HOST:PORT/DATABASE#KEY (default: a folder in crawls/ that is named after the seeds)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--again", action="store_true",
+        "--again",
+        action="store_true",
         help="a round: visit each page once more that was fetched before, beside new ones, and end; one that was stopped goes on",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--every", metavar="TIME", default="",
+        "--every",
+        metavar="TIME",
+        default="",
         help='rounds as with --again, for as long as the crawl runs; one begins each TIME, such as "1 day"',
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--older-than", metavar="TIME", default="",
+        "--older-than",
+        metavar="TIME",
+        default="",
         help='with --again or --every: only pages that were not visited for so long, such as "12 hours"',
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--changed-only", action="store_true",
+        "--changed-only",
+        action="store_true",
         help="an item for each new page and each change, and none for an unchanged page; without --again pages are visited as "
         "they change, for as long as the crawl runs (AOPIC_RECRAWL)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--gone", action="store_true",
+        "--gone",
+        action="store_true",
         help="an item for each page that is gone since its last visit, too, and for each that has come back",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
     )
     parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
     parser.add_argument(
-        "--workers", metavar="N",
+        "--workers",
+        metavar="N",
         help="crawl with N processes, or one for each core with auto; a new job with several may later have any number "
         "(AOPIC_WORKERS)",
-    )  # fmt: skip
+    )
     add_output(parser)
     parser.add_argument(
         "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
@@ -142,9 +167,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where items go."""
     parser.add_argument(
-        "-o", "--output", metavar="FILE", action="append", default=[],
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
         help="add an item for each page to FILE: .jsonl, .csv or .parquet; - for standard output, as -:jsonl",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

@@ -24,9 +24,10 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "--listen", metavar="HOST:PORT",
+        "--listen",
+        metavar="HOST:PORT",
         help="where to listen (default: the first free port of this machine from 6810 to 6829)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--open", action="store_true", dest="opens", help="open the page in your browser at once"
     )

@@ -30,9 +30,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seconds", metavar="N", type=int, default=60, help="stop after N seconds (default: %(default)s)"
     )
     parser.add_argument(
-        "--job", metavar="FOLDER", type=job_place, default="crawls/demo",
+        "--job",
+        metavar="FOLDER",
+        type=job_place,
+        default="crawls/demo",
         help="job folder (default: %(default)s)",
-    )  # fmt: skip
+    )
     crawl_command.add_output(parser)
 
 

@@ -33,26 +33,32 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "--pages", metavar="FILE",
+        "--pages",
+        metavar="FILE",
         help="write the pages: .csv or .jsonl, maybe with .gz, or .parquet; a path, or a URL for fsspec",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--links", metavar="FILE",
+        "--links",
+        metavar="FILE",
         help="write the links: .csv or .jsonl, maybe with .gz, or .parquet; a path, or a URL for fsspec",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"
     )
     add_by(parser)
     parser.add_argument(
-        "--since", metavar="TIME", type=_since,
+        "--since",
+        metavar="TIME",
+        type=_since,
         help='of the pages only those that are new, changed, moved or gone since then: "1 day" (ago), 2026-11-27T03:00, or the number of '
         "a round, from its beginning on, 0 for the last one",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--cdxj", metavar="FILE", type=Path,
+        "--cdxj",
+        metavar="FILE",
+        type=Path,
         help="with --top: also where each page is in WARC files, by this index of them",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:

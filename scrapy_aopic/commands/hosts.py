@@ -35,9 +35,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ):
         kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=meaning)
     kinds.add_argument(
-        "--revisits", action="store_true",
+        "--revisits",
+        action="store_true",
         help="whether AOPIC_RECRAWL and revisit of AOPIC_HOST_RULES can be held, and the hosts that are too slow for them",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

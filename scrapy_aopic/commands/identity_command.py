@@ -39,9 +39,10 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 def _add_new(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     parser.add_argument(
-        "agent", metavar="SITE",
+        "agent",
+        metavar="SITE",
         help="address of the site that will have the key, such as https://crawler.example.org",
-    )  # fmt: skip
+    )
 
 
 def _new(opts: argparse.Namespace, settings: BaseSettings) -> int:
@@ -72,9 +73,12 @@ def _read(path: Path) -> Identity:
 def _add_directory(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     parser.add_argument(
-        "--headers", metavar="DAYS", type=int, default=0,
+        "--headers",
+        metavar="DAYS",
+        type=int,
+        default=0,
         help="print the headers to send with it, signed for DAYS days",
-    )  # fmt: skip
+    )
 
 
 def _directory(opts: argparse.Namespace, settings: BaseSettings) -> int:

@@ -34,9 +34,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "spider", metavar="SPIDER", help="name of the spider, by which scrapy-redis names its keys"
     )
     parser.add_argument(
-        "--from", dest="source", metavar="URL",
+        "--from",
+        dest="source",
+        metavar="URL",
         help="server of the old crawl: redis://HOST:PORT/DATABASE (default: the one that the settings name, or else the one of a job on a server)",
-    )  # fmt: skip
+    )
     parser.add_argument("--queue", metavar="KEY", help="key of its queue (default: SPIDER:requests)")
     parser.add_argument(
         "--start-urls", metavar="KEY", help="key of its start URLs (default: SPIDER:start_urls)"
@@ -48,9 +50,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--fingerprints", choices=_SCHEMES, default="", help="what made them (default: as the queue shows)"
     )
     parser.add_argument(
-        "--skip-bad", action="store_true",
+        "--skip-bad",
+        action="store_true",
         help="leave out requests that cannot be taken over, instead of refusing all",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

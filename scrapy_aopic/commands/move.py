@@ -28,26 +28,36 @@ MEANING = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="FROM", type=job_place,
+        "source",
+        metavar="FROM",
+        type=job_place,
         help="JOBDIR of the job or the shards, or redis://HOST:PORT/DATABASE#KEY",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "target", metavar="TO", type=job_place,
+        "target",
+        metavar="TO",
+        type=job_place,
         help="new folder, or redis://HOST:PORT/DATABASE#KEY where no job is; for shards, another JOBDIR of the job or a new one",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--shards", metavar="NUMBERS", type=shard_numbers, default=(),
+        "--shards",
+        metavar="NUMBERS",
+        type=shard_numbers,
+        default=(),
         help="which, such as 3,5-7; without this, all that are in FROM",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--server", metavar="URL", type=job_place,
+        "--server",
+        metavar="URL",
+        type=job_place,
         help="redis://HOST:PORT/DATABASE#KEY, by which workers of both folders hear of each other, if FROM has all shards so far",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--lost", action="store_true",
+        "--lost",
+        action="store_true",
         help="the shards' disk is lost for good: let them begin anew in TO, without their pages, so that the cash of the job "
         "stays whole",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

@@ -20,9 +20,11 @@ MEANING = "Write the dashboard of a job, as of its last commit, into one HTML fi
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "--compare", metavar="OTHER", type=job_place,
+        "--compare",
+        metavar="OTHER",
+        type=job_place,
         help="job to lay beside it, a folder or an address as JOBDIR",
-    )  # fmt: skip
+    )
     parser.add_argument("page", metavar="FILE", type=Path, help="file to write, report.html for example")
 
 

@@ -27,9 +27,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument("new", metavar="NEW", type=Path, help="folder to make, the JOBDIR of the new job")
     parser.add_argument(
-        "--shards", metavar="N", type=int, default=1,
+        "--shards",
+        metavar="N",
+        type=int,
+        default=1,
         help="cut a job that is in one piece, damaged or not, into so many, so that several workers can go on with it",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

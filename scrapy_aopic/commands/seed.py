@@ -23,17 +23,22 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "sources", metavar="FILE_OR_URL", nargs="+",
+        "sources",
+        metavar="FILE_OR_URL",
+        nargs="+",
         help="list of seeds (one URL a line, a table .csv or .parquet with a column url, a public list, .warc), or a URL",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--fetched", action="store_true",
+        "--fetched",
+        action="store_true",
         help="the pages are no seeds: an earlier crawl has fetched them, so this one does not",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--score", metavar="COLUMN", default="",
+        "--score",
+        metavar="COLUMN",
+        default="",
         help="column of the scores (default: score, importance, or in host ranks pr_val)",
-    )  # fmt: skip
+    )
     parser.add_argument("--skip-bad", action="store_true", help="leave out bad rows instead of refusing all")
 
 

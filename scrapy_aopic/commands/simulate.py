@@ -34,9 +34,11 @@ MEANING = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "graph", metavar="GRAPH", type=Path,
+        "graph",
+        metavar="GRAPH",
+        type=Path,
         help="list of links (.txt, .tsv), or .npz file with indptr, indices and maybe host",
-    )  # fmt: skip
+    )
     known = parser.add_mutually_exclusive_group()
     known.add_argument(
         "--hosts", metavar="FILE", type=Path, help=".npy file with the number of each page's host"
@@ -45,10 +47,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--urls", metavar="FILE", type=Path, help="text file, maybe .gz, with each page's URL, one a line"
     )
     parser.add_argument(
-        "--order", metavar="NAME", action="append",
+        "--order",
+        metavar="NAME",
+        action="append",
         help="order of the crawl as for AOPIC_ORDER, or the reference bound or true-pagerank; may be repeated, and "
         "the first is compared with the others (default: all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--fetches", metavar="N", type=int, help="fetches of a crawl (default: all reachable pages)"
     )
@@ -57,59 +61,85 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed-sets", metavar="N", type=int, default=10, help="seed sets, drawn at random (default: 10)"
     )
     parser.add_argument(
-        "--seed-pages", metavar="NAME=LIST", action="append",
+        "--seed-pages",
+        metavar="NAME=LIST",
+        action="append",
         help="a seed set, instead of random ones: numbers of pages, such as 3,14,15, or URLs with --urls; may be repeated, "
         "each with a name",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--rng", metavar="K", type=int, default=1, help="seed of the random numbers (default: 1)"
     )
     parser.add_argument(
-        "--trap", metavar="KIND", action="append",
+        "--trap",
+        metavar="KIND",
+        action="append",
         help="make each crawl again with an endless trap, such as chain or facets; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trap-on", metavar="WHERE", default="real-host",
+        "--trap-on",
+        metavar="WHERE",
+        default="real-host",
         help="with --trap: what its pages are on (default: real-host)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trap-directories", metavar="WHERE", default="one",
+        "--trap-directories",
+        metavar="WHERE",
+        default="one",
         help="with --trap: which directories its pages are in (default: one)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trap-links-back", action="store_true",
+        "--trap-links-back",
+        action="store_true",
         help="with --trap: its pages link to the page before them, and to the first entry",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trap-entered", metavar="WHEN", default="anywhere",
+        "--trap-entered",
+        metavar="WHEN",
+        default="anywhere",
         help="with --trap on a real host: from pages near the seeds or far from them: early, late or anywhere (default: anywhere)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--entries", metavar="N", type=int, default=3,
+        "--entries",
+        metavar="N",
+        type=int,
+        default=3,
         help="with --trap: real pages that link to it (default: 3)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--politeness", action="store_true", help="pace hosts, as AOPIC_POLITENESS_FACTOR etc. say"
     )
     parser.add_argument(
-        "--connections", metavar="N", type=int, default=100,
+        "--connections",
+        metavar="N",
+        type=int,
+        default=100,
         help="with --politeness: transfers at once (default: 100)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--transfer", metavar="SECONDS", type=float, default=0.2,
+        "--transfer",
+        metavar="SECONDS",
+        type=float,
+        default=0.2,
         help="with --politeness: median of the transfer times (default: 0.2)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--workers", metavar="N", type=int, action="append",
+        "--workers",
+        metavar="N",
+        type=int,
+        action="append",
         help="also crawl in the first order with a job in shards that N workers share; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--shards", metavar="N", type=int, default=64, help="with --workers: shards of the job (default: 64)"
     )
     parser.add_argument(
-        "--late", metavar="N", type=int, default=500,
+        "--late",
+        metavar="N",
+        type=int,
+        default=500,
         help="with --workers: fetches of all workers between two commits, by which mail is late (default: 500)",
-    )  # fmt: skip
+    )
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
     parser.add_argument(
         "--json", metavar="FILE", type=Path, help="write what was measured: a line of JSON as each crawl ends"

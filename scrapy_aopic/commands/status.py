@@ -22,9 +22,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     add_watch(parser)
     parser.add_argument(
-        "--totals", action="store_true",
+        "--totals",
+        action="store_true",
         help="only what each commit counts: at once, however many pages there are",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--all", action="store_true", help="every figure that is known and not 0, a line each"
     )

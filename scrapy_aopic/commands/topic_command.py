@@ -46,9 +46,13 @@ def _add_folders(parser: argparse.ArgumentParser, *, are_both_needed: bool = Tru
         "positive", metavar="POSITIVE", type=Path, help="folder of relevant pages, one in each file"
     )
     parser.add_argument(
-        "negative", metavar="NEGATIVE", type=Path, nargs=None if are_both_needed else "?",
-        help="folder of other pages" + ("" if are_both_needed else " (default: 90 of the open web, which come with the package)"),
-    )  # fmt: skip
+        "negative",
+        metavar="NEGATIVE",
+        type=Path,
+        nargs=None if are_both_needed else "?",
+        help="folder of other pages"
+        + ("" if are_both_needed else " (default: 90 of the open web, which come with the package)"),
+    )
     add_json(parser)
 
 
@@ -280,11 +284,18 @@ def _judged_in_words(judged: Judged) -> list[str]:
 ACTIONS = {
     "train": Action(
         "Learn a topic from two folders of saved pages. It says how well pages are distinguished that were not learned from "
-        "(5 folds), and by which words.", _add_train, _train),
+        "(5 folds), and by which words.",
+        _add_train,
+        _train,
+    ),
     "evaluate": Action(
-        "Say how good a model is, on folders of pages that it has not learned from.", _add_evaluate, _evaluate),
+        "Say how good a model is, on folders of pages that it has not learned from.", _add_evaluate, _evaluate
+    ),
     "label": Action(
         "Label pages that a crawl set aside at random, and say how many of all its pages are relevant by these labels. Also "
-        "while the crawl runs, as of its last commit.", _add_label, _label),
-}  # fmt: skip
+        "while the crawl runs, as of its last commit.",
+        _add_label,
+        _label,
+    ),
+}
 """The words after ``topic``."""

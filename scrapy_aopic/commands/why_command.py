@@ -30,10 +30,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("questions", metavar="URL_OR_HOST", nargs="*", help="a URL, or the name of a host")
     parser.add_argument(
-        "--grade", metavar=("MODEL", "PAGE"), nargs=2, type=Path,
+        "--grade",
+        metavar=("MODEL", "PAGE"),
+        nargs=2,
+        type=Path,
         help="instead of a job: how relevant the model that 'topic train' has written takes a saved page to be, and by which "
         "words",
-    )  # fmt: skip
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:

@@ -20,6 +20,15 @@ from .batches import BatchJudge, JudgedPage, LinkScorer, PageScorer
 from .model import ExamplePage, load_model, read_folder, save_model, train
 
 __all__ = [
-    "BatchJudge", "ExamplePage", "JudgedPage", "LinkScorer", "LinkText", "PageScorer", "PageSeen",
-    "load_model", "read_folder", "save_model", "train",
-]  # fmt: skip
+    "BatchJudge",
+    "ExamplePage",
+    "JudgedPage",
+    "LinkScorer",
+    "LinkText",
+    "PageScorer",
+    "PageSeen",
+    "load_model",
+    "read_folder",
+    "save_model",
+    "train",
+]

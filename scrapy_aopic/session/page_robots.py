@@ -49,10 +49,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COUNTED = frozenset((
-    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate", "unavailable_after",
-    "noai", "noimageai",
-))  # fmt: skip
+_COUNTED = frozenset(
+    (
+        "noindex",
+        "nofollow",
+        "noarchive",
+        "nosnippet",
+        "noimageindex",
+        "notranslate",
+        "unavailable_after",
+        "noai",
+        "noimageai",
+    )
+)
 """Rules whose pages are counted: a page may have any words."""
 
 

@@ -29,7 +29,25 @@ from .table import SECTIONS, SETTINGS, Setting, page_of, read
 from .values import Values, read_values
 
 __all__ = [
-    "SECTIONS", "SETTINGS", "Listen", "Setting", "Values", "check_names", "idle_options", "is_loopback",
-    "page_cache", "page_of", "read", "read_address", "read_dashboard", "read_normaliser", "read_policy",
-    "read_politeness", "read_values", "store_memory", "url_limits", "url_rules", "wrong_names",
-]  # fmt: skip
+    "SECTIONS",
+    "SETTINGS",
+    "Listen",
+    "Setting",
+    "Values",
+    "check_names",
+    "idle_options",
+    "is_loopback",
+    "page_cache",
+    "page_of",
+    "read",
+    "read_address",
+    "read_dashboard",
+    "read_normaliser",
+    "read_policy",
+    "read_politeness",
+    "read_values",
+    "store_memory",
+    "url_limits",
+    "url_rules",
+    "wrong_names",
+]

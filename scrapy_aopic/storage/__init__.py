@@ -39,7 +39,25 @@ from .opening import (
 from .registry import Backend, Compacts, Locked, Salvages, VerifiesStructure, is_safe, use
 
 __all__ = [
-    "Address", "Backend", "Compacts", "Locked", "Salvages", "VerifiesStructure", "arrange", "check_in_folder",
-    "closing_all", "copy_store", "exists", "finish_store", "is_safe", "lock_job", "lock_store", "make_store",
-    "note_server", "open_for_salvage", "open_snapshot", "open_store", "use",
-]  # fmt: skip
+    "Address",
+    "Backend",
+    "Compacts",
+    "Locked",
+    "Salvages",
+    "VerifiesStructure",
+    "arrange",
+    "check_in_folder",
+    "closing_all",
+    "copy_store",
+    "exists",
+    "finish_store",
+    "is_safe",
+    "lock_job",
+    "lock_store",
+    "make_store",
+    "note_server",
+    "open_for_salvage",
+    "open_snapshot",
+    "open_store",
+    "use",
+]

@@ -490,9 +490,20 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Limit = Literal[
-    "elsewhere", "stopped", "done", "paused", "pause", "control", "network", "disk", "machine", "spider",
-    "connections", "politeness", "none",
-]  # fmt: skip
+    "elsewhere",
+    "stopped",
+    "done",
+    "paused",
+    "pause",
+    "control",
+    "network",
+    "disk",
+    "machine",
+    "spider",
+    "connections",
+    "politeness",
+    "none",
+]
 """The limit of a crawl, in a word (:mod:`.verdict`); ``none`` if none was found, as in the first moments."""
 
 

@@ -22,10 +22,23 @@ from .url_keys import key_of_parts, key_of_url
 if TYPE_CHECKING:
     from scrapy_aopic.core.walk import Reader
 
-_ATTRIBUTES = frozenset((
-    "url", "callback", "method", "headers", "body", "cookies", "meta", "encoding", "priority", "dont_filter",
-    "errback", "flags", "cb_kwargs",
-))  # fmt: skip
+_ATTRIBUTES = frozenset(
+    (
+        "url",
+        "callback",
+        "method",
+        "headers",
+        "body",
+        "cookies",
+        "meta",
+        "encoding",
+        "priority",
+        "dont_filter",
+        "errback",
+        "flags",
+        "cb_kwargs",
+    )
+)
 """``scrapy.Request.attributes``, of a request that is of no class of the user's: a job is also read where Scrapy is not installed."""
 
 _N_LINES = 6

@@ -329,19 +329,32 @@ RULES = (
     Rule("port", Default.ALWAYS, faults=[UrlFault(Part.PORT, _is_no_port)]),
     Rule("network", Default.LIMIT, faults=[UrlFault(Part.HOST, _is_inside)], limit="networks"),
     Rule("service", Default.LIMIT, faults=[UrlFault(Part.HOST_AND_PORT, _is_service)], limit="networks"),
-    Rule("scope", Default.LIMIT,
-        faults=[UrlFault(Part.HOST, _is_outside), UrlFault(Part.URL, _is_unwanted)], limit="scope"),
-    Rule("control", Default.BROAD,
-        faults=[UrlFault(Part.PATH, _has_control, is_in_bare=False),
-                UrlFault(Part.QUERY, _has_nul, is_in_bare=False)]),
+    Rule(
+        "scope",
+        Default.LIMIT,
+        faults=[UrlFault(Part.HOST, _is_outside), UrlFault(Part.URL, _is_unwanted)],
+        limit="scope",
+    ),
+    Rule(
+        "control",
+        Default.BROAD,
+        faults=[
+            UrlFault(Part.PATH, _has_control, is_in_bare=False),
+            UrlFault(Part.QUERY, _has_nul, is_in_bare=False),
+        ],
+    ),
     Rule("length", Default.LIMIT, faults=[UrlFault(Part.URL, is_long, is_in_bare=False)], limit="max_length"),
     Rule("depth", Default.LIMIT, faults=[UrlFault(Part.PATH, _is_deep)], limit="max_depth"),
     Rule("repeats", Default.LIMIT, faults=[UrlFault(Part.PATH, _repeats)], limit="max_repeats"),
-    Rule("parameters", Default.LIMIT,
-        faults=[UrlFault(Part.QUERY, _has_many_parameters)], limit="max_parameters"),
+    Rule(
+        "parameters",
+        Default.LIMIT,
+        faults=[UrlFault(Part.QUERY, _has_many_parameters)],
+        limit="max_parameters",
+    ),
     Rule("extension", Default.BROAD, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),
     Rule("calendar", Default.BROAD, faults=[UrlFault(Part.URL, _is_far_off)], limit="last_year"),
-)  # fmt: skip
+)
 """All rules."""
 
 _NAMED = tuple(rule for rule in RULES if rule.default != Default.LIMIT)

@@ -68,8 +68,16 @@ class RobotsTxt:
     """
 
     __slots__ = (
-        "error", "failures", "fetched_at", "is_unused", "paced", "parser", "retry_at", "text", "was_slow",
-    )  # fmt: skip
+        "error",
+        "failures",
+        "fetched_at",
+        "is_unused",
+        "paced",
+        "parser",
+        "retry_at",
+        "text",
+        "was_slow",
+    )
 
     def __init__(
         self, text: bytes | None, fetched_at: float = 0.0, failures: int = 0, retry_at: float = 0.0

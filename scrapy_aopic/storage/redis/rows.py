@@ -130,9 +130,18 @@ class Scan(Iterator[tuple[bytes, bytes]]):
     """
 
     __slots__ = (
-        "__weakref__", "_at", "_keys", "_n", "_rows", "_separators", "_source", "_start", "_stop", "family",
+        "__weakref__",
+        "_at",
+        "_keys",
+        "_n",
+        "_rows",
+        "_separators",
+        "_source",
+        "_start",
+        "_stop",
+        "family",
         "saved",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
