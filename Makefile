@@ -14,9 +14,6 @@ LOWEST := scrapy==2.16.0 ada-url==1.26.0 idna==3.7 msgspec==0.19.0 publicsuffixl
 # More processes than cores: many tests wait. One that has no tests left takes some of another's.
 PROCESSES := 6
 SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
-# Most of the time of a small job would be spent on waiting for the disk, so it is in memory if there is a GB for it.
-IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -ge 1000000 2>/dev/null && echo TMPDIR=/dev/shm)
-KEEP_FAILED = --override-ini=tmp_path_retention_policy=failed
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -49,10 +46,10 @@ test-long: $(STAMP) browser plugins  ## the same with the long forms of crash te
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH=
 
 tests: $(STAMP) $(VENV)/.compiled  ## the tests with the markers of WHICH="slow and not long", for example
-	$(IN_MEMORY) $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(KEEP_FAILED) -m "$(WHICH)"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "$(WHICH)"
 
 slow: $(STAMP)  ## measure all tests but the long ones, and list those that take too much CPU for `make check`
-	$(IN_MEMORY) $(BIN)/python -m pytest -q --numprocesses=2 --dist=worksteal $(KEEP_FAILED) -m "not long" --write-slow
+	$(BIN)/python -m pytest -q --numprocesses=2 --dist=worksteal -m "not long" --write-slow
 
 # Without this, each process of the first run compiles all tests. If they cannot be collected, the run says why.
 $(VENV)/.compiled: $(STAMP)
@@ -61,7 +58,7 @@ $(VENV)/.compiled: $(STAMP)
 
 # Benchmarks are left out: they compare with what the newest Scrapy has.
 test-min: $(MIN)/.installed  ## run the tests with the lowest versions that pyproject.toml allows
-	$(IN_MEMORY) $(MIN)/bin/python -m pytest $(SIDE_BY_SIDE) $(KEEP_FAILED) --ignore=tests/benchmarks
+	$(MIN)/bin/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/benchmarks
 
 test-web: browser  ## drive the dashboard of a live crawl, and the explainer, with a headless Chromium, if there is one
 	$(BIN)/python -m pytest -q tests/web
