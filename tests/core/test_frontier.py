@@ -10,7 +10,7 @@ from support.frontier_invariants import check
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.free_connections import FreeConnections
-from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Taken
+from scrapy_aopic.core.frontier.frontier import ORDINARY, Empty, Frontier, NotBefore, Taken
 from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
@@ -485,6 +485,16 @@ def test_a_late_host_is_held_back_for_a_page_that_may_lead_to_more_of_a_host_in_
     assert desk.frontier.take(desk.now, 0.2) == NotBefore(desk.now + 0.2, is_held=True)
     assert not desk.frontier.expects(desk.now, 0.2, has_more=True)
     desk.finish(page)
+    assert isinstance(desk.frontier.take(desk.now, 0.2), Taken)
+
+
+def test_a_late_host_is_not_held_back_for_a_page_that_takes_long_to_read():
+    desk = overdrawn()
+    desk.insert("b", 20, 1)
+    desk.release(desk.take())
+    desk.frontier.charge(host_key("b"), ORDINARY, 0.0, desk.now)
+    assert desk.frontier.take(desk.now, 0.2) == NotBefore(desk.now + 0.2, is_held=True)
+    desk.frontier.charge(host_key("b"), 2 * ORDINARY, ORDINARY, desk.now)
     assert isinstance(desk.frontier.take(desk.now, 0.2), Taken)
 
 

@@ -662,12 +662,18 @@ class Frontier:
             self._leave_alone(key, host, not_before)
 
     def charge(self, key: bytes, seconds: float, before: float, now: float) -> None:
-        """The answer of the host under *key* has taken *seconds* of the processor, *before* at the last call."""
+        """The answer of the host under *key* has taken *seconds* of the processor, *before* at the last call.
+
+        It is expected no more: late hosts are held back for what a page may lead to, but not while it is read for long.
+        """
         host = self.host(key)
         if host is None or seconds <= ORDINARY:
             return
         charged = int(before / _A_PAGE) if before > ORDINARY else 1
         self.budgets.charge(host, int(seconds / _A_PAGE) - charged)
+        for page in host.in_flight:  # late hosts are not held back for what it may lead to
+            self._in_time.pop(key + page, None)
+            self._late.pop(key + page, None)
         host.rests_until = max(host.rests_until, now + self._politeness.of(host.name).gap(seconds))
         self._leave_alone(key, host, host.rests_until)
 
