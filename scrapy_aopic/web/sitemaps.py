@@ -119,9 +119,12 @@ _FORMATS = {
 }
 
 
-def sitemaps_in(robots_txt: bytes, base_url: str) -> Iterator[str]:
-    """The sitemaps that *robots_txt*, found at *base_url*, names."""
-    for match in _NAMED.finditer(lines_of(robots_txt)):
+def sitemaps_in(robots_txt: bytes, base_url: str, most: int) -> Iterator[str]:
+    """The sitemaps that *robots_txt*, found at *base_url*, names; empty for those beyond *most*, which are not looked at."""
+    for number, match in enumerate(_NAMED.finditer(lines_of(robots_txt))):
+        if number >= most:
+            yield ""
+            continue
         url = match[1].partition(b"#")[0].strip().decode("utf-8", "replace")
         if is_parsable(url):
             with suppress(ValueError):  # no URL

@@ -169,7 +169,8 @@ def test_one_is_read_in_steps_and_forgotten(unit, pack):
 def test_robots_txt_names_sitemaps():
     long = "x" * 100_000
     text = f"Sitemap: /a.xml\nsitemap :http://b.test/\r SITEMAP: http://[/\nsitemaps: x\nSitemap: /{long}\nSitemap: /c\u00e9"
-    assert list(sitemaps_in(text.encode(), "http://a.test/robots.txt")) == [
+    assert list(sitemaps_in(text.encode(), "http://a.test/robots.txt", 2))[2:] == [""] * 3
+    assert list(sitemaps_in(text.encode(), "http://a.test/robots.txt", 100)) == [
         "http://a.test/a.xml",
         "http://b.test/",
         "http://a.test/c\u00e9",
