@@ -145,7 +145,7 @@ class ShardCommits:
     Args:
         store: Written to.
         watched: The same store, as the crawl reads it.
-        interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
+        interval: Seconds between commits; 0 for one after another, infinite for none before the job is closed.
         shift: Seconds by which the instants at which commits are due, one in each *interval*, are shifted; ``None`` to have each
             commit due an interval after the last one.
         within: Seconds; a commit that landed longer ago than this is too old for another lease.
