@@ -24,8 +24,9 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import Address, closing_all, copy_store, lock_job
+from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import killed_task, sync_names
-from scrapy_aopic.storage.opening import copy_rows, open_store_at
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import check_server, connect
 from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.sharding import begin

@@ -1,7 +1,8 @@
 """Remembers: stores of bytes under bytes, in folders or on a server.
 
 * :mod:`.registry`: the kinds of store, and what a kind must be able to do
-* :mod:`.opening`: opens the store of a job; makes one store out of another, row by row
+* :mod:`.opening`: opens the store of a job
+* :mod:`.copying`: copies a store row by row
 * :mod:`.rocksdb`: RocksDB
 * :mod:`.rocksdb_log`: reads the write-ahead log of a damaged RocksDB
 * :mod:`.sqlite`: SQLite
@@ -22,15 +23,12 @@ docs/library.md shows how to write a kind of your own.
 from __future__ import annotations
 
 from .address import Address
+from .copying import arrange, copy_store, finish_store, make_store
 from .lock import lock_job, lock_store
 from .opening import (
-    arrange,
     check_in_folder,
     closing_all,
-    copy_store,
     exists,
-    finish_store,
-    make_store,
     note_server,
     open_for_salvage,
     open_snapshot,
