@@ -31,7 +31,7 @@ from focus_webs.simulation import Crawl, Policy, Remembered
 
 from scrapy_aopic.core.focus.strategies import needs_samples
 from scrapy_aopic.core.focus.topic import Samples, Topic
-from scrapy_aopic.focus.model import stop_words
+from scrapy_aopic.focus.folders import stop_words
 from scrapy_aopic.lab.results import half_width
 
 POLICIES: dict[str, Policy] = {

@@ -16,7 +16,7 @@ from zlib import compress
 
 from scrapy_aopic.core.focus.words import word_place, words
 from scrapy_aopic.focus.background import ENTRY, FILE, PAGES
-from scrapy_aopic.focus.model import read_folder
+from scrapy_aopic.focus.folders import read_folder
 
 MOST_WORDS = 2_000
 

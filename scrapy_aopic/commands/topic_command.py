@@ -66,7 +66,8 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
 def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.background import PAGES
-    from scrapy_aopic.focus.model import read_folder, save_model, train
+    from scrapy_aopic.focus.folders import read_folder, train
+    from scrapy_aopic.focus.model import save_model
     from scrapy_aopic.focus.quality import held_out, quality
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
@@ -111,7 +112,8 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.focus.model import load_model, read_folder
+    from scrapy_aopic.focus.folders import read_folder
+    from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.quality import quality
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values

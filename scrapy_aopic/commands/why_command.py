@@ -60,7 +60,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
 def _grade(model: Path, page: Path, opts: argparse.Namespace, settings: BaseSettings) -> None:
     """Say why *model* grades the saved *page* as it does."""
-    from scrapy_aopic.focus.model import load_model, read_folder
+    from scrapy_aopic.focus.folders import read_folder
+    from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
 

@@ -27,8 +27,9 @@ from scrapy_aopic.storage import Address, closing_all, copy_store, lock_job
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import killed_task, sync_names
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.storage.redis.connect import check_server, connect
+from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
+from scrapy_aopic.storage.redis.server_checks import check_server
 from scrapy_aopic.storage.redis.sharding import begin
 
 if TYPE_CHECKING:

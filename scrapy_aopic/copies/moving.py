@@ -29,16 +29,8 @@ from scrapy_aopic.place.folder_place import FolderPart, FolderPlace, store_folde
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.disk_shard import number_of
-from scrapy_aopic.storage.folder_workers import (
-    Homes,
-    assign,
-    await_end,
-    clear_board,
-    machine_path,
-    new_name,
-    read_homes,
-    registry_of,
-)
+from scrapy_aopic.storage.folder_workers import await_end, clear_board, registry_of
+from scrapy_aopic.storage.homes import Homes, assign, machine_path, new_name, read_homes
 from scrapy_aopic.storage.redis.sharding import begin, read_sharding
 
 from .backing_up import backup, check_job, copy_beside, put_beside, restore

@@ -24,14 +24,15 @@ from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.order import Aopic, Order, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import NO_RECORD, pack
-from scrapy_aopic.core.salvage import Salvage, Salvaged, split, together
+from scrapy_aopic.core.salvage import Salvage, Salvaged, together
 from scrapy_aopic.core.shards.cut import WHOLE, ShardId
+from scrapy_aopic.core.splitting import split
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.clock import JobClock, read_mark
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.storage import arrange, finish_store, make_store
-from scrapy_aopic.storage.folder_workers import new_name
+from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.opening import Damaged
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for

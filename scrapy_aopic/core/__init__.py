@@ -66,7 +66,8 @@ Checks:
 * :mod:`.audit`: whether every invariant holds
 * :mod:`.record_checks`: whether a record can be understood, and is of what it lies under
 * :mod:`.damaged`: reads what can be read of a damaged store
-* :mod:`.salvage`: begins a new job with what is left of a damaged one; divides the rows of a job in one piece among shards
+* :mod:`.salvage`: begins a new job with what is left of a damaged one
+* :mod:`.splitting`: divides the rows of a job in one piece among shards
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A topic from what a user gives: pages in folders, keywords, or a file of an earlier training.
 
+* :mod:`.folders`: example pages, one in each file
 * :mod:`.background`: pages of the open web, the other side of examples
-* :mod:`.model`: a topic from example pages, one in each file of a folder; a trained topic in a file
+* :mod:`.model`: a trained topic in a file
 * :mod:`.batches`: a user's own functions for pages and links, and for batches of pages
 * :mod:`.tokenizers`: how text is cut into words
 * :mod:`.stems`: what the forms of a keyword begin with
@@ -17,7 +18,8 @@ from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
 
 from .batches import BatchJudge, JudgedPage, LinkScorer, PageScorer
-from .model import ExamplePage, load_model, read_folder, save_model, train
+from .folders import ExamplePage, read_folder, train
+from .model import load_model, save_model
 
 __all__ = [
     "BatchJudge",

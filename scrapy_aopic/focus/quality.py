@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration, unchecked_by, wilson
 from scrapy_aopic.core.focus.topic import RELEVANT
 
-from .model import ExamplePage, train
+from .folders import ExamplePage, train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

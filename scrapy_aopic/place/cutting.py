@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import SettingError, StorageError, storage_errors
 from scrapy_aopic.storage import Address, exists
-from scrapy_aopic.storage.folder_workers import new_name
+from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 

@@ -14,7 +14,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.copying import make_store
-from scrapy_aopic.storage.folder_workers import machine_path, read_homes
+from scrapy_aopic.storage.homes import machine_path, read_homes
 from scrapy_aopic.storage.opening import Damaged
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView

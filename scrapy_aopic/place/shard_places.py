@@ -14,14 +14,8 @@ from scrapy_aopic.core.shards.mail import start_lost_shard
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage import Address, closing_all, exists, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
-from scrapy_aopic.storage.folder_workers import (
-    await_end,
-    claim,
-    machine_path,
-    read_homes,
-    read_lost_shard,
-    registry_of,
-)
+from scrapy_aopic.storage.folder_workers import await_end, registry_of
+from scrapy_aopic.storage.homes import claim, machine_path, read_homes, read_lost_shard
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 

@@ -9,10 +9,12 @@
 * :mod:`.memory`: memory
 * :mod:`.redis`: Redis and Valkey
 * :mod:`.address`: where a job on a server is
-* :mod:`.store_folder`: what a folder says of its store without opening it, such as the number of the last commit
+* :mod:`.store_folder`: what a folder says of its store without opening it
+* :mod:`.commit_number`: the number of the last commit, in a file
 * :mod:`.disk_shard`: a shard's store on a worker's disk
-* :mod:`.folder_workers`: what workers of one machine share in a job folder; in which folder each shard is, when a job has several
+* :mod:`.folder_workers`: what workers of one machine share in a job folder
 * :mod:`.board`: the file by which they hear of each other
+* :mod:`.homes`: in which folder each shard is, when a job has several
 * :mod:`.known_bodies`: bodies that an earlier crawl has archived
 * :mod:`.lock`: one writer at a time
 * :mod:`.named_files`: files, pipes and devices that a user names

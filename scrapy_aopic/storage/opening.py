@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError, plainly, plainly_said, storage_errors
 
+from .commit_number import forget_landed, read_landed
 from .lock import sync_names
 from .named_files import read_given
 from .redis.connect import needs_library
 from .registry import KINDS, SERVER, Kind, Salvages, backend_of, find, kind_in, kind_of, make, note_kind
-from .store_folder import check_format, forget_landed, forget_sizes, read_landed, replace_file, write_format
+from .store_folder import check_format, forget_sizes, replace_file, write_format
 
 if TYPE_CHECKING:
     from pathlib import Path

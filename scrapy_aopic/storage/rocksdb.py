@@ -49,9 +49,10 @@ from rocksdict import (
 from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import StorageError, plainly_said
 
+from .commit_number import Landed, read_landed
 from .lock import lock_store, open_folder
 from .rocksdb_log import check_logs, find_end
-from .store_folder import Landed, check_sizes, damaged, in_use, not_made, note_sizes, read_landed
+from .store_folder import check_sizes, damaged, in_use, not_made, note_sizes
 
 _View = TypeVar("_View")
 

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from .store_folder import check_landed, damaged
+from .commit_number import check_landed
+from .store_folder import damaged
 
 _BLOCK = 32 * 1024
 """Bytes of a block."""

@@ -5,7 +5,7 @@
 2. A batch is one transaction in the write-ahead log, forced to the disk at its end even without
    ``sync``: measured, forcing costs 2 % when a batch holds a second of crawling.
 3. Each value ends with a checksum of its row, because SQLite has none and would read a damaged row as it is.
-   Each batch raises ``user_version``, so that the loss of batches that had landed is noticed: see :mod:`.store_folder`.
+   Each batch raises ``user_version``, so that the loss of batches that had landed is noticed: see :mod:`.commit_number`.
 4. Writer and reader have a connection each, so that neither waits for the other. A scan of more than a few rows
    gets a connection of its own, whose read transaction is its snapshot. A scan or snapshot that stays open keeps
    SQLite from reusing the log, which grows until then.
@@ -31,17 +31,9 @@ from zlib import crc32
 from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import SALVAGE, StorageError, plainly
 
+from .commit_number import Landed, check_landed, read_landed
 from .lock import lock_store, open_folder
-from .store_folder import (
-    Landed,
-    check_landed,
-    check_sizes,
-    damaged,
-    forget_sizes,
-    not_made,
-    note_sizes,
-    read_landed,
-)
+from .store_folder import check_sizes, damaged, forget_sizes, not_made, note_sizes
 
 FILE_NAME = "store.sqlite3"
 

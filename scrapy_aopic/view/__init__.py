@@ -19,7 +19,8 @@ Questions:
 * :mod:`.job_view`: a job as of one moment, in one store or several
 * :mod:`.queries`: lists of pages, links and hosts
 * :mod:`.why`: why a URL or a host is crawled or not, from one store
-* :mod:`.questions`: the same for a job in shards, with the control settings; answers for the job at a place: ``why``, pages, hosts, domains
+* :mod:`.why_in_shards`: the same for a job in shards, with the control settings
+* :mod:`.questions`: answers for the job at a place: ``why``, pages, hosts, domains
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
 * :mod:`.deadlines`: whether revisits can be made as often as the settings ask

@@ -13,7 +13,7 @@ from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import closing_all
-from scrapy_aopic.storage.folder_workers import read_books
+from scrapy_aopic.storage.homes import read_books
 from scrapy_aopic.storage.redis.worker_registry import ShardState
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain

@@ -12,14 +12,8 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.cut import ShardId
 from scrapy_aopic.exceptions import InUseError, LostError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.folder_workers import (
-    assign,
-    await_end,
-    claim,
-    read_homes,
-    read_lost_shard,
-    registry_of,
-)
+from scrapy_aopic.storage.folder_workers import await_end, registry_of
+from scrapy_aopic.storage.homes import assign, claim, read_homes, read_lost_shard
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.sharding import Sharding, begin

@@ -14,7 +14,7 @@ from support.short_forms import some_of
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import open_snapshot, open_store
-from scrapy_aopic.storage.store_folder import forget_landed
+from scrapy_aopic.storage.commit_number import forget_landed
 
 pytest.importorskip("rocksdict")
 

@@ -22,9 +22,10 @@ from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, pack, unpack_host
 from scrapy_aopic.core.revisits import Recrawl, Version
-from scrapy_aopic.core.salvage import Salvage, Salvaged, split, together
+from scrapy_aopic.core.salvage import Salvage, Salvaged, together
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
+from scrapy_aopic.core.splitting import split
 from scrapy_aopic.core.walk import read_page
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore

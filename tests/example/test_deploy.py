@@ -29,7 +29,8 @@ from scrapy.settings import default_settings
 from scrapy_aopic.commands import crawl_command
 from scrapy_aopic.settings import SETTINGS, read
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis.connect import check_server, connect
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.storage.redis.server_checks import check_server
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "example_project" / "deploy"

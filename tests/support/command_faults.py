@@ -37,7 +37,7 @@ from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_earlier_crawl
 from scrapy_aopic.storage import Address, open_snapshot, open_store
-from scrapy_aopic.storage.folder_workers import claim, machine_path, read_homes
+from scrapy_aopic.storage.homes import claim, machine_path, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.sharding import Sharding, begin

@@ -20,7 +20,7 @@ from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.background import PAGES
-from scrapy_aopic.focus.model import samples
+from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.quality import unlabelled
 from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path

@@ -20,7 +20,8 @@ from scrapy_aopic.exceptions import StorageError, closed_on_error
 
 from .connect import connect
 from .keys import Keys, leaf_name
-from .rows import AT_ONCE, Scan, ask_for_leaves, chunks, measure, read_leaves, read_rows, read_values
+from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_rows, read_values
+from .scan import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

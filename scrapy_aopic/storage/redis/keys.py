@@ -25,7 +25,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``lessons``         lessons of the workers of such a job for each other, about a topic (:mod:`.shared_lessons`)
 ``learned``         the knowledge of one of them, for those that start later
 ``grades``          how many pages were graded for a topic, and were relevant
-``homes``           of a job whose shards are in several job folders: which has each (:mod:`scrapy_aopic.storage.folder_workers`)
+``homes``           of a job whose shards are in several job folders: which has each (:mod:`scrapy_aopic.storage.homes`)
 ``books``           units that each shard has sent to others and received
 ``anew``            shards whose disk is lost, and up to which commit
 ==================  ====================================================================================

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
-from .connect import check_server, connect
+from .connect import connect
 from .keys import Keys
+from .server_checks import check_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ class Sharding(NamedTuple):
     Attributes:
         shards: How many.
         suffixes: Which list of public suffixes says what a registered domain is.
-        folders: Among how many job folders the shards were divided (:mod:`scrapy_aopic.storage.folder_workers`); 0 if they are all in one place.
+        folders: Among how many job folders the shards were divided (:mod:`scrapy_aopic.storage.homes`); 0 if they are all in one place.
         order: Name of the order in which it is crawled; empty if it is not known.
     """
 

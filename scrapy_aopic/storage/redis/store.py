@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from scrapy_aopic.exceptions import StorageError
 
-from .connect import check_server, connect
+from .connect import connect
 from .keys import Keys
 from .leaves import Leaves, Rows
-from .rows import AT_ONCE, Scan, ask_for_leaves, chunks, measure, read_leaves, read_values
+from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
+from .scan import Scan
+from .server_checks import check_server
 from .server_lock import LockKeeper, ServerLock
 from .transaction import RedisStoreState, StoreWatch, write_batches
 

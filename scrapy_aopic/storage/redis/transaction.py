@@ -34,7 +34,7 @@ from .connection import Command, Connection, Reply, ReplyError
 from .frozen_view import forget_view
 from .keys import Keys, leaf_name
 from .read_ahead import ReadAhead
-from .rows import AT_ONCE, Scan, chunks, read_rows, seal
+from .rows import AT_ONCE, chunks, read_rows, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
     from .leaves import Change, Leaves, Plan, Rows
+    from .scan import Scan
     from .server_lock import ServerLock
 
 T = TypeVar("T")
