@@ -6,7 +6,7 @@ Rule 2: of a job in shards, each store is read and made by itself; their mail be
 shards, as a backup has it, which is restored to a server.
 
 Rule 3: shards of a folder that has a part of a job go on in the same job. It takes them up as it does shards that are lost, by what
-the others know of them (:mod:`scrapy_aopic.core.shards.mail`), but with their pages.
+the others know of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with their pages.
 """
 
 from __future__ import annotations

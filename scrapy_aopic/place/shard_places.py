@@ -10,7 +10,7 @@ from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.revisits.rounds import last_round
 from scrapy_aopic.core.shards.cut import ShardId
-from scrapy_aopic.core.shards.mail import start_lost_shard
+from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage import Address, closing_all, exists, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one

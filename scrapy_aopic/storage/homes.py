@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.shards.mail import LostShard
+from scrapy_aopic.core.shards.rebuilt_mail import LostShard
 
 from .disk_shard import number_of
 from .redis.connect import connect

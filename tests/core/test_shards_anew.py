@@ -15,7 +15,7 @@ from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.core.shards.mail import LostShard, start_lost_shard
+from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 

@@ -4,8 +4,9 @@
 
 * :mod:`.cut`: which shard a host is in
 * :mod:`.letters`: what shards write to each other, as bytes
-* :mod:`.mail`: letters sent and received, in the same commits as their effects; starts a lost shard again from what the others know
+* :mod:`.mail`: letters sent and received, in the same commits as their effects
 * :mod:`.receiving`: applies a letter
 * :mod:`.remote_pages`: pages that are one with a page of another shard
 * :mod:`.all_shards`: checks the cash and the letters of all shards
+* :mod:`.rebuilt_mail`: starts a lost shard again from what the others know
 """
