@@ -418,10 +418,14 @@ class Frontier:
         elif key in self.places.blocked:
             self.places.recount(key, host)
 
-    def _landed(self, page: bytes) -> HostState:
-        """The host of *page*, which is in flight no more."""
+    def _expect_no_more(self, page: bytes) -> None:
+        """Hold late hosts back for *page*, and what it may lead to, no longer."""
         self._in_time.pop(page, None)
         self._late.pop(page, None)
+
+    def _landed(self, page: bytes) -> HostState:
+        """The host of *page*, which is in flight no more."""
+        self._expect_no_more(page)
         for shelf in self.budgets.end(page):
             self.places.late.note_again(shelf)
         host = self.active.get(page[:HOST_BYTES])
@@ -671,9 +675,8 @@ class Frontier:
             return
         charged = int(before / _A_PAGE) if before > ORDINARY else 1
         self.budgets.charge(host, int(seconds / _A_PAGE) - charged)
-        for page in host.in_flight:  # late hosts are not held back for what it may lead to
-            self._in_time.pop(key + page, None)
-            self._late.pop(key + page, None)
+        for page in host.in_flight:
+            self._expect_no_more(key + page)
         host.rests_until = max(host.rests_until, now + self._politeness.of(host.name).gap(seconds))
         self._leave_alone(key, host, host.rests_until)
 

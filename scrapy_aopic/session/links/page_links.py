@@ -320,7 +320,7 @@ class PageLinks:
     async def prefetch(self, slices: TimeSlices) -> None:
         """Wait until the store has read what :meth:`end` will look at, if it does that while the crawl goes on."""
         session, visit = self._session, self._visit
-        if self._shortcut is None or visit is None or not session.prefetches:
+        if self._shortcut is None or visit is None or visit.is_given_up or not session.prefetches:
             return
         self._admit()
         if self._waiting and session.is_open:
