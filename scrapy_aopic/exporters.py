@@ -1,4 +1,4 @@
-"""Items as tables that people open."""
+"""Items as tables that people open: CSV, and a folder of Parquet that a kill leaves whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states of shards on the server of a job: who crawls each, and its figures at its last commit."""
+"""The states of shards on the server or the board of a job: who crawls each, and its figures at its last commit."""
 
 from __future__ import annotations
 

@@ -307,6 +307,11 @@ def test_contributors_are_sent_to_files_and_names_that_exist():
     paths = re.findall(r"[`(]((?:scrapy_aopic|tests|docs|benchmarks)/[\w/.-]+)", text)
     assert len(paths) > 20
     assert [path for path in paths if not (ROOT / path).exists()] == []
+    bare = set(re.findall(r"`(\w+\.py)`", text))
+    assert (
+        bare - {path.name for folder in ("scrapy_aopic", "tests") for path in (ROOT / folder).rglob("*.py")}
+        == set()
+    )
     places = re.findall(r"`(?:\w+\.)?(\w+)(?:\(\w+\))?` in `(scrapy_aopic/[\w/]+\.py)`", text)
     assert len(places) > 5
     for name, path in places:
