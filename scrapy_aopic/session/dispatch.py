@@ -202,9 +202,9 @@ class Dispatch:
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         links, retry = self._intake.wait_no_more(visit), visit.retry
-        if visit.is_given_up and (again := self._requests.as_it_was(visit)) is not None:
+        if visit.is_given_up:
             self._requests.drop_unqueued(links, crawl)
-            crawl.put_back(visit.lease, again, now)
+            crawl.put_back(visit.lease, self._requests.as_it_was(visit), now)
             return
         if not links and retry is None:
             retry = self._later(visit, now)

@@ -201,12 +201,9 @@ class QueuedRequests:
         request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
         return self.link(request, lease.key, lease.host)
 
-    def as_it_was(self, visit: Visit) -> Link | None:
-        """The page of *visit*, which was not read to its end, as it waits for the next run; ``None`` for what does not wait."""
-        lease = visit.lease
-        return (
-            self.link(self._as_leased(visit), lease.key, lease.host) if waits_for(lease.request)[1] else None
-        )
+    def as_it_was(self, visit: Visit) -> Link:
+        """The page of *visit*, which was not read to its end, as it waits for the next run."""
+        return self.link(self._as_leased(visit), visit.lease.key, visit.lease.host)
 
     def once_more(self, visit: Visit) -> Link | None:
         """The page of *visit*, for which its server had an error after all retries, as it waits for a later try.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from support.core_crawl import Job, link
@@ -144,6 +144,20 @@ class Both(BroadSpider):
     seeds = "http://evil.test/"
 
 
+class OnPurpose(Both):
+    """Requests its page with an errback, so that it learns of a failure."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.failures: list[object] = []
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request("http://evil.test/", self.parse_page, errback=self.fails)
+
+    def fails(self, failure: object) -> None:
+        self.failures.append(failure)
+
+
 async def test_the_rest_of_a_page_that_takes_too_long_is_left_out(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,13 +195,20 @@ async def test_an_end_does_not_wait_for_a_page_and_loses_none_of_it(
     assert audit.queued == 3_000
 
 
+@pytest.mark.parametrize("is_on_purpose", [False, True], ids=["a seed", "with an errback"])
 @pytest.mark.parametrize(("cost", "n_bytes"), [(0.2, 0), (0.0, 300_000)], ids=["took long", "is large"])
 async def test_a_page_that_takes_long_before_its_callback_is_not_read_at_an_end(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cost: float, n_bytes: int
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    cost: float,
+    n_bytes: int,
+    is_on_purpose: bool,
 ) -> None:
     seen: list[str] = []
 
-    class Sees(Both):
+    class Sees(OnPurpose if is_on_purpose else Both):  # type: ignore[misc]
         def parse_page(self, response: Response) -> Any:
             seen.append(response.url)
             return super().parse_page(response)
