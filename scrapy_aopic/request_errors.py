@@ -9,7 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 
 
 class LeftAloneError(IgnoreRequest):
-    """A host must be left alone, for longer than a request may wait in the downloader or because another process may have it."""
+    """A host must be left alone, for longer than a request may wait in the downloader, because another process may have it, or as the crawl ends."""
 
 
 class RefusedError(IgnoreRequest):

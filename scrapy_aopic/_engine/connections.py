@@ -10,7 +10,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scrapy_aopic.request_errors import FramingError, NetworkError, resolved
+from scrapy_aopic.request_errors import NetworkError, resolved
 
 from .framing import ChunkedDecoder
 from .network import Socket, TransferWatch, Wire
@@ -45,6 +45,7 @@ class _AiohttpProtocol(Protocol):
     """``aiohttp.client_proto.ResponseHandler``."""
 
     transport: _AiohttpTransport | None
+    _payload: Any
     data_received: Callable[[bytes], None]
     eof_received: Callable[[], object]
 
@@ -101,6 +102,10 @@ class _AiohttpWire(Wire):
         if transport is not None:
             (transport.pause_reading if is_on else transport.resume_reading)()
 
+    def give_up(self, error: Exception) -> None:
+        if self._protocol._payload is not None:
+            self._protocol._payload.set_exception(error)  # whoever reads it then closes the connection
+
     def is_told_of_end(self, response: Response) -> bool:
         return response.status in BODILESS or not _DELIMITED.isdisjoint(response.headers)
 
@@ -140,7 +145,7 @@ class _TwistedWire(Wire):
         self._connection: _TwistedConnection | None = None
         self._parser: _TwistedParser | None = None
         self._n_bytes = 0
-        self._decoders = {b"chunked": partial(ChunkedDecoder, refuse=self._refuse)}
+        self._decoders = {b"chunked": partial(ChunkedDecoder, refuse=self.give_up)}
 
     def __call__(self, data: bytes) -> None:
         parser = self._protocol._parser
@@ -160,12 +165,16 @@ class _TwistedWire(Wire):
         if connection is not None and not (connection.disconnecting or connection.disconnected):
             (connection.pauseProducing if is_on else connection.resumeProducing)()
 
-    def _refuse(self, error: FramingError) -> None:
-        parser: Any = self._parser
-        finished = parser.response._bodyProtocol._finished  # of Scrapy's reader
-        if not finished.called:
-            finished.errback(error)
-        self._protocol.transport.abortConnection()
+    def give_up(self, error: Exception) -> None:
+        parser: Any = self._protocol._parser
+        if hasattr(parser, "give_up"):  # of a fast download
+            parser.give_up(error)
+            return
+        reader = getattr(getattr(parser, "response", None), "_bodyProtocol", None)  # Scrapy's
+        if reader is not None:
+            if not reader._finished.called:
+                reader._finished.errback(error)
+            self._protocol.transport.abortConnection()
 
     def _socket(self) -> Socket | None:
         if self._connection is None:

@@ -289,7 +289,7 @@ class HttpExchange:
     def expire(self, timeout: float) -> None:
         """Give up after *timeout* seconds."""
         if not self.done.called:
-            self._give_up(DownloadTimeoutError(f"Getting {self._url} took longer than {timeout} seconds."))
+            self.give_up(DownloadTimeoutError(f"Getting {self._url} took longer than {timeout} seconds."))
 
     def response(self) -> Response:
         """The response.
@@ -325,7 +325,8 @@ class HttpExchange:
         if not self.done.called:
             self.done.errback(error)
 
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """End with *error*."""
         self._fail(error)
         self._abort()
 
@@ -480,7 +481,7 @@ class HttpExchange:
         codings = self._of_connection.get(b"Transfer-Encoding")
         if codings:
             decoder = {b"chunked": ChunkedDecoder}[codings[0].lower()]
-            return None, decoder(self._take, self._take_last, refuse=self._give_up)
+            return None, decoder(self._take, self._take_last, refuse=self.give_up)
         lengths = self._of_connection.get(b"Content-Length")
         length = _contentLength(TwistedHeaders({b"Content-Length": lengths})) if lengths else None
         return length, _IdentityTransferDecoder(length, self._take, self._take_last)
@@ -510,7 +511,7 @@ class HttpExchange:
             message = get_maxsize_msg(n_bytes, self._maxsize, self._request, expected=is_expected)
             logger.warning(message)
             self._body = []
-            self._give_up(DownloadCancelledError(message))
+            self.give_up(DownloadCancelledError(message))
         elif self._warnsize and n_bytes > self._warnsize:
             logger.warning(get_warnsize_msg(n_bytes, self._warnsize, self._request, expected=is_expected))
             self._warnsize = 0

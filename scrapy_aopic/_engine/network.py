@@ -155,6 +155,9 @@ class Wire:
     def _pause(self, is_on: bool) -> None:
         pass
 
+    def give_up(self, error: Exception) -> None:
+        """End the transfer with *error*, if its body is on the way: there is a bound on what comes before that."""
+
     def lose(self, lose: Callable[..., Any], *args: Any) -> Any:
         """Call *lose*, which is called at the end of the connection, after a last look."""
         self.watch.lost = self.look()
@@ -245,6 +248,11 @@ class TransferWatch:
         """Have the host send nothing more, or go on: what is not read fills the buffers of the system, and then it waits."""
         if self._wire is not None and self._wire.watch is self:
             self._wire.pause(is_on)
+
+    def give_up(self, error: Exception) -> None:
+        """End the transfer with *error*."""
+        if self._wire is not None and self._wire.watch is self:
+            self._wire.give_up(error)
 
     def release(self) -> None:
         """Let go of the crawl and of the connection: the event loop keeps timers that were cancelled, and this with them."""

@@ -110,6 +110,9 @@ class Bodies:
 
     Args:
         make_room: Has Scrapy's gate for pages in work open for so many bytes more.
+
+    Attributes:
+        coming: The large pages that are on their way, with their transfers.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Bodies:
         self._first = FirstOnly(logger, crawler)
         self._held: dict[Visit, int] = {}
         self._n_held = 0
+        self.coming: dict[Visit, TransferWatch] = {}
         self._paused: dict[Visit, TransferWatch] = {}
         self._most_expected = float("inf")  # until it is known that transfers can be paused
         self._small, self._large = self._lanes = _Lane(), _Lane()
@@ -166,9 +170,11 @@ class Bodies:
         self._most_expected = SMALL
         before = self._held.get(visit, 0)
         self._hold(visit, max(watch.n_bytes, min(before, SMALL)))
-        if watch.n_bytes > SMALL and self._is_to_pause(visit):
-            self._paused[visit] = watch
-            watch.pause(True)
+        if watch.n_bytes > SMALL:
+            self.coming[visit] = watch
+            if self._is_to_pause(visit):
+                self._paused[visit] = watch
+                watch.pause(True)
 
     def _is_to_pause(self, visit: Visit) -> bool:
         """Whether large bodies have their share, and one of them goes on if that of *visit* does not."""
@@ -192,6 +198,7 @@ class Bodies:
         if visit is None or visit not in self._held:
             return response
         visit.received()
+        self.coming.pop(visit, None)
         n_bytes, is_packed = len(response.body), b"Content-Encoding" in response.headers
         self._hold(visit, n_bytes)
         if not is_packed:
@@ -242,6 +249,7 @@ class Bodies:
     def end(self, visit: Visit) -> None:
         """*visit* ends: its body is gone."""
         self._n_held -= self._held.pop(visit, 0)
+        self.coming.pop(visit, None)
         self._paused.pop(visit, None)
         self._resume()
         self._make_room(-self._beside.pop(visit, 0))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.records import host_key
+from scrapy_aopic.request_errors import LeftAloneError
 from scrapy_aopic.settings import read_values
 
 from .bodies import SMALL
@@ -63,8 +64,11 @@ class Costs:
         return 0 < self._most < visit.cost
 
     def beat(self) -> None:
-        """A quarter of a second has passed."""
+        """A quarter of a second has passed: Scrapy would wait for what is on its way, however large and finely divided."""
         self._n_beats_to_end += self._engine.is_closing
+        for visit, watch in list(self._bodies.coming.items()) if self.is_ending else ():
+            if self.gives_up(visit):
+                watch.give_up(LeftAloneError(f"{visit.request.url} is not read, as the crawl ends"))
 
     @property
     def is_ending(self) -> bool:

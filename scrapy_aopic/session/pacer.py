@@ -261,8 +261,9 @@ class JobPacer(Pacer):
             return None
         if is_last:
             visit.failed("", is_host_down=True)
-        self._stats.count("aopic/politeness/put_back")
-        self.crawl.counters.defer("host down")
+        if not visit.is_given_up:
+            self._stats.count("aopic/politeness/put_back")
+            self.crawl.counters.defer("host down")
         return request.copy()
 
     def is_link(self, request: Request) -> bool:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from support.core_crawl import Job, link
 from support.naming import case
-from support.small_web import Web, check, crawl
+from support.small_web import Web, check, crawl, until
 
 from scrapy_aopic import BroadSpider, Links
 from scrapy_aopic.core.api import Lease
@@ -43,6 +43,13 @@ def html(body: bytes) -> Answer:
 GOOD = {
     f"http://good.test/{n or ''}": html(b"<a href=/%d>%d</a>" % (n + 1, n) if n < N_GOOD else b"")
     for n in range(N_GOOD + 1)
+}
+HANDLERS: dict[str, dict[str, Any]] = {
+    "Scrapy's": {"AOPIC_FAST_DOWNLOADS": False},
+    "fast": {"AOPIC_FAST_DOWNLOADS": True},
+    "aiohttp": {
+        "DOWNLOAD_HANDLERS": {"http": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"}
+    },
 }
 LINKS = b"".join(b"<a href=http://h%d.test/>x</a>" % n for n in range(3_000))
 
@@ -225,6 +232,53 @@ async def test_a_page_that_takes_long_before_its_callback_is_not_read_at_an_end(
     audit = check(tmp_path)
     assert audit.holds, audit.violations
     assert audit.queued == 1
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+async def test_an_end_does_not_wait_for_a_large_page_that_is_on_its_way(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, handler: str
+) -> None:
+    """Its host sends without end. What is small and slow is waited for, as ever."""
+    if handler == "aiohttp":
+        pytest.importorskip("aiohttp")
+    monkeypatch.setattr(costs.Costs, "is_ending", property(lambda costs: costs._engine.is_closing))
+    as_html = {"Content-Type": "text/html"}
+    evil = Answer(headers=as_html, body=b"<p>" * 100_000, body_delay=0.5, endless=True)
+    slow = Answer(headers=as_html, body=b"A page", body_delay=1.5)
+    web = serve({"http://evil.test/": evil, "http://slow.test/": slow})
+    begun = {"evil.test": 0, "slow.test": 0}
+
+    class Two(OnPurpose):
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://slow.test/", self.parse_page)
+            async for each in super().start():
+                yield each
+
+    def received(data: bytes, request: Request) -> None:
+        begun["evil.test"] += len(data)
+
+    def headers_received(request: Request) -> None:
+        begun["slow.test"] += "slow" in request.url
+
+    once = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "auto", **SETTINGS, **HANDLERS[handler]}
+    ends = until(lambda: begun["evil.test"] >= len(evil.body) and begun["slow.test"], Two)
+    told = {signals.bytes_received: received, signals.headers_received: headers_received}
+    crawler = await asyncio.wait_for(crawl(ends, once, told=told), 60)
+    assert crawler.spider.failures == []
+    found = crawler.stats.get_stats()
+    assert found["aopic/pages/visited"] == 1
+    assert not [
+        name
+        for name in found
+        if name.startswith(("retry/", "aopic/politeness/down", "aopic/politeness/put", "aopic/errors"))
+    ]
+    audit = check(tmp_path)
+    assert audit.holds, audit.violations
+    assert audit.queued == 1
+    web.pages["http://evil.test/"] = html(b"")
+    crawler = await crawl(Two, once)
+    assert await n_visited(crawler) == 1
+    assert web.asked.count("http://slow.test/") == 1
 
 
 def test_a_host_waits_for_a_multiple_of_what_its_answer_cost() -> None:
