@@ -450,6 +450,8 @@ class ClusterWorker:
             )
         except (InUseError, LostError):
             return None
+        if self._address.folder is not None:  # its letters stay on this machine
+            held.shard.mail.level = 0
         with closed_on_error(held.close):
             if number == 0 and self._server_seeds is not None:
                 self._server_seeds.begin_anew()

@@ -58,8 +58,10 @@ def rows_of(store: MemoryStore) -> dict[Family, dict[bytes, bytes]]:
 # -- a link to a page of another shard
 
 
-def test_a_link_to_another_shard_is_paid_queued_and_followed_there():
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_link_to_another_shard_is_paid_queued_and_followed_there(level):
     job = a_job(endowment=0.0, order=by_cash())
+    job.shards[0].mail.level = level
     there = Link(B.key, B.host, b"the request", shift=3)
     _, settled = job.visit(0, B2, A2, there)
     spent = TOTAL >> SEED_SHIFT

@@ -24,6 +24,7 @@ letter  key               value
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,17 +121,19 @@ class Mail:
 
     Attributes:
         way_of: Gives the key of a domain and those of its discoverers; set by the owner of the domains.
+        level: How far its letters are compressed; see :func:`~.letters.write_letter`.
         family: That of its rows.
     """
 
     family = Family.META
+    level = 1
 
     def __init__(self, store: Store, cut: Cut, totals: Totals) -> None:
         self.cut = cut
         self.way_of: Callable[[bytes], bytes] = bytes
         self._totals = totals
         self._rows = BlobTable(store, Family.META)
-        self._open: dict[int, _Open] = {}
+        self._open: defaultdict[int, _Open] = defaultdict(_Open)
         posted, got = read_counts(store)
         self._posted = dict(posted)
         self._got = dict(got)
@@ -170,7 +173,7 @@ class Mail:
             found: Visits that found the link, if the order counts them.
             finder: Key of the domain that links to it, if domains count.
         """
-        box = self._box(shard)
+        box = self._open[shard]
         due = None if link.again else box.payments.get(link.key)
         if due is None:
             due = _Due(link)
@@ -198,7 +201,7 @@ class Mail:
         """Let *shard* queue the page of *link*; see :class:`~.letters.SeedNote`."""
         finders: dict[bytes, None] = {finder: None} if finder else {}
         due = _Due(link, finders=finders, seed=_Grants(worth, is_endowed, enriches))
-        self._box(shard).single.append(due)
+        self._open[shard].single.append(due)
 
     def enrich_at(self, where: bytes, worth: float) -> None:
         """Let the virtual page of another shard grant *worth* seeds' cash to the page at the address *where*."""
@@ -207,15 +210,9 @@ class Mail:
 
     def tell(self, shard: int, word: PageClaim | Grant | Bequest) -> None:
         """Send *word* to *shard*; the caller has taken the units of a bequest from elsewhere."""
-        self._box(shard).words.append(word)
+        self._open[shard].words.append(word)
         if isinstance(word, Bequest):
             self._totals.balance -= word.units
-
-    def _box(self, shard: int) -> _Open:
-        box = self._open.get(shard)
-        if box is None:
-            box = self._open[shard] = _Open()
-        return box
 
     def letters(self, shard: int, after: int = 0, n: int = 16) -> list[bytes]:
         """Letters to *shard* that may leave, in order: at most *n* of those after number *after*, and acknowledged."""
@@ -295,8 +292,8 @@ class Mail:
         """Put all messages into letters, move all changes in flight and return them as rows."""
         for shard, box in self._open.items():
             for letter in self._letters(shard, box):
-                self._rows.put(row_of(OUTBOX, shard, letter.number), write_letter(letter))
-        self._open = {}
+                self._rows.put(row_of(OUTBOX, shard, letter.number), write_letter(letter, self.level))
+        self._open.clear()
         self._taken = dict(self._posted), dict(self._got)
         return self._rows.take()
 
