@@ -385,6 +385,13 @@ class BroadSpider(Spider):
                 raise SettingError(f"{name} is a method of the spider {cls.name!r}, and no argument.")
 
     @property
+    def seed_domains(self) -> list[str]:
+        """Hosts of the seeds, if the crawl stays in their domains by its scope."""
+        options = self._options
+        stays = options.scope in {"domain", "host"} and all("://" in seed for seed in options.seeds)
+        return [host_name(seed) for seed in options.seeds] if stays else []
+
+    @property
     def _options(self) -> _Options:
         if self._checked is None:
             given = {name: getattr(self, name) for name in CHECKS}

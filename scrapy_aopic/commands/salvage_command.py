@@ -44,8 +44,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
     if not 1 <= opts.shards <= MAX_SHARDS:
         raise UsageError(f"--shards ({opts.shards}) must be 1 to {MAX_SHARDS}")
-    order = read_policy(settings).order
-    found = salvage_job(opts.jobdir, opts.new, order, shards=opts.shards, progress=True)
+    found = salvage_job(opts.jobdir, opts.new, read_policy(settings), shards=opts.shards, progress=True)
     for number, each in found.items():
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
     if (part := FolderPlace(opts.new).read_part()) is not None:

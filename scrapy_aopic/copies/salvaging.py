@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,22 +22,21 @@ from scrapy_aopic.core import walk
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_damaged_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
-from scrapy_aopic.core.order import Aopic, Order, order_name
+from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import NO_RECORD, pack
 from scrapy_aopic.core.salvage import Salvage, Salvaged, together
-from scrapy_aopic.core.shards.cut import WHOLE, ShardId
+from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
 from scrapy_aopic.core.splitting import split
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.clock import JobClock, read_mark
-from scrapy_aopic.place.cutting import check_suffixes
+from scrapy_aopic.place.cutting import check_suffixes, new_sharding
 from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.storage import arrange, finish_store, make_store
 from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.opening import Damaged
-from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for
-from scrapy_aopic.web.suffixes import list_name, packed_list, registered_domain
+from scrapy_aopic.web.suffixes import packed_list, registered_domain
 
 from .backing_up import check_job, copy_beside, making
 
@@ -47,16 +47,17 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
 
-_DEFAULT = Aopic()
+_DEFAULT = Policy()
 
 
 def salvage_job(
-    source: Place, target: Path, order: Order = _DEFAULT, *, shards: int = 1, progress: bool = False
+    source: Place, target: Path, given: Policy = _DEFAULT, *, shards: int = 1, progress: bool = False
 ) -> dict[int, Salvaged]:
     """Make a new job in the folder *target*, which must not exist, with what is left of the one at *source*.
 
     Args:
-        order: That of the job, if it is none of this package or its name is lost.
+        given: Has the order of the job, if it is none of this package or its name is lost, and rules, by which domains are spread if
+            it is cut.
         shards: How many the new job has, if the one at *source* is in one piece.
 
     Returns:
@@ -78,9 +79,12 @@ def salvage_job(
             raise StorageError(
                 f"The job in {source} has {sharding.shards} shards already, which is as many as it will have. Nothing was changed."
             )
-        sharding, suffixes = Sharding(shards, list_name()), packed_list()
+        sharding = new_sharding(shards, replace(given, spread=given.rules.spread))._replace(order="")
+        suffixes = packed_list()
     elif sharding is not None:
         suffixes = source.read_suffixes()
+    names = sharding.domains if sharding is not None else frozenset()
+    policy = Policy(order=given.order, domain_of=registered_domain, spread=names, waits_for=waits_for)
     found: dict[int, Salvaged] = {}
     with (
         making(target, "salvage") as where,
@@ -92,13 +96,14 @@ def salvage_job(
         with source.opening_damaged(copies) as stores, ExitStack() as opened:
             if shards > 1:
                 first = DamagedStore(stores[0][1].store)
-                if why := _examine(first, order, WHOLE)[1].why_not_in_shards:
+                if why := _examine(first, policy, WHOLE)[1].why_not_in_shards:
                     raise StorageError(f"The job cannot be cut: {why}")
-            cut = shards > 1 and _cut(stores[0][1], copies / "cut", shards, opened, line.update)
+            whole = Cut(ShardId(0, shards), registered_domain, names)
+            cut = shards > 1 and _cut(stores[0][1], copies / "cut", whole, opened, line.update)
             for shard, damaged in cut or stores:
                 folder = new.stores(sharding)[shard.number]
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                found[shard.number] = _salvage_store(damaged, folder, order, shard, line.update, cut=shards)
+                found[shard.number] = _salvage_store(damaged, folder, policy, shard, line.update, cut=shards)
         shutil.rmtree(copies)
         if part is not None:
             new.write_part(FolderPart(new_name(), part.job))
@@ -108,17 +113,17 @@ def salvage_job(
 
 
 def _cut(
-    damaged: Damaged, folder: Path, n: int, opened: ExitStack, progress: Callable[[int], object]
+    damaged: Damaged, folder: Path, cut: Cut, opened: ExitStack, progress: Callable[[int], object]
 ) -> list[tuple[ShardId, Damaged]]:
-    """Divide the rows of a store among *n* in *folder*, which *opened* closes."""
-    source, parts = DamagedStore(damaged.store), []
+    """Divide the rows of a store among those of a *cut* in *folder*, which *opened* closes."""
+    source, n, parts = DamagedStore(damaged.store), cut.own.of, []
     for number in range(n):
         path = folder / str(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         store = make_store(path, damaged.kind)
         opened.callback(store.close)
         parts.append((ShardId(number, n), Damaged(store, damaged.kind)))
-    split(source, [part.store for _, part in parts], registered_domain, progress)
+    split(source, [part.store for _, part in parts], cut, progress)
     first = parts[0][1]._replace(reason=damaged.reason, gaps=Counter(damaged.gaps) + Counter(source.gaps))
     return [(parts[0][0], first), *parts[1:]]
 
@@ -126,7 +131,7 @@ def _cut(
 def _salvage_store(
     damaged: Damaged,
     folder: Path,
-    order: Order,
+    policy: Policy,
     shard: ShardId,
     progress: Callable[[int], object],
     *,
@@ -134,7 +139,7 @@ def _salvage_store(
 ) -> Salvaged:
     """Make a new store in *folder* with what is left of a *damaged* one."""
     source = DamagedStore(damaged.store)
-    saved, policy = _examine(source, order, shard)
+    saved, policy = _examine(source, policy, shard)
     clock = _clock_of(source)
     with closing(make_store(folder, damaged.kind)) as store:
         work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, cut=cut)
@@ -148,21 +153,22 @@ def _salvage_store(
     return done
 
 
-def _examine(source: DamagedStore, order: Order, shard: ShardId) -> tuple[CrawlTotals | None, Policy]:
-    """The totals in *source*, if they can be read, and what its order needs, if it can be salvaged as *shard*."""
+def _examine(source: DamagedStore, policy: Policy, shard: ShardId) -> tuple[CrawlTotals | None, Policy]:
+    """The totals in *source*, if they can be read, and *policy* with its order, if it can be salvaged as *shard*."""
     totals, of_shard = source.get_many(Family.META, (TOTALS_KEY, SHARD))
     saved = read_damaged_totals(totals)
     if shard == WHOLE and of_shard is not None:
         raise StorageError(
             "This is one shard of a job: salvage the JOBDIR of the worker that has it, or all of the job."
         )
-    name = saved.order_name if saved is not None else order_name(order)
-    own = order if name == order_name(order) else walk.find_order(name)
+    given = order_name(policy.order)
+    name = saved.order_name if saved is not None else given
+    own = policy.order if name == given else walk.find_order(name)
     if own is None:
         raise StorageError(
             f"The job was crawled in the order {name}, which is none of this package: name its class with -s AOPIC_ORDER=."
         )
-    return saved, Policy(order=own, domain_of=registered_domain, waits_for=waits_for)
+    return saved, replace(policy, order=own)
 
 
 def _clock_of(source: DamagedStore) -> JobClock:

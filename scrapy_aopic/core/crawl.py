@@ -167,6 +167,7 @@ class Crawl:
                 order.allowance,
                 is_own=cut.is_own if cut.has_others else None,
                 budgets=policy.rules.budgets,
+                spread=policy.spread if cut.has_others else (),
             )
             if order.uses_domains
             else None

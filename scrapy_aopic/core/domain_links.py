@@ -112,7 +112,7 @@ class DomainLinks:
         key = domains.key(host)
         route = domains.sponsors.known_route(key, visits)
         behind = route.charge // FAMILY if route.due > visits else 0
-        return max(domains.get(key).visited, behind)
+        return max(domains.whole(key).visited, behind)
 
     def is_outdone(self, host: HostState, copy: bytes) -> bool:
         """Whether the page under key *copy*, with the text of one of *host*, is of a domain with no fewer supporters.
@@ -123,7 +123,7 @@ class DomainLinks:
         if not copy:
             return False
         own, other = self._domains.key(host), self._domain(copy[:HOST_BYTES])
-        return self._domains.get(own).supporters <= self._domains.get(other).supporters
+        return self._domains.whole(own).supporters <= self._domains.whole(other).supporters
 
     def _support(self, host: bytes, supporter: bytes, now: float) -> None:
         """Let the domain of the host under key *host* be linked to by *supporter*."""

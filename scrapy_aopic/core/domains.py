@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from .domain import KEY_BYTES, Domain, domain_key, note_same, note_supporter, pack_domain, unpack_domain
 from .ports import Family, Store
+from .shards.spread import DomainCounts
 from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from .frontier.host_state import HostState
 
@@ -36,11 +37,13 @@ class Domains:
         budgets: Parts of all fetches that single domains may take, by name, regardless of links to them.
         is_own: Whether the domain under a key is in this shard; ``None`` if all are. Of domains in other shards, only the
             way to a seed's domain is known, and what was charged to it.
+        spread: Names of domains of which other shards have hosts, too.
 
     Attributes:
         seeds: Number of seeds of all domains of this shard.
         seeds_elsewhere: Number of seeds in other shards.
         budgets: The budgets of single domains, by key.
+        elsewhere: What other shards have of the domains that are spread, by key.
         sponsors: The sponsors of each domain.
     """
 
@@ -53,10 +56,13 @@ class Domains:
         *,
         is_own: Callable[[bytes], bool] | None = None,
         budgets: Mapping[str, float] | None = None,
+        spread: Collection[str] = (),
     ) -> None:
         self.table = RecordTable(store, Family.DOMAINS, pack_domain, unpack_domain, _CACHE)
         self._domain_of = domain_of
         self.seeds = self.seeds_elsewhere = 0
+        self._spread = spread
+        self.elsewhere: dict[bytes, DomainCounts] = {}
         self.budgets = {domain_key(name): part for name, part in (budgets or {}).items()}
         self.sponsors = Sponsors(self.get, self._put, FAMILY * budget, allowance, is_own)
 
@@ -72,6 +78,35 @@ class Domains:
     def get(self, key: bytes) -> Domain:
         """The domain under *key*; not to be changed."""
         return self.table.get(key) or _UNKNOWN
+
+    def whole(self, key: bytes) -> Domain | DomainCounts:
+        """What all shards have of the domain under *key*, as far as this one knows."""
+        elsewhere = self.elsewhere.get(key)
+        return self.get(key) if elsewhere is None else elsewhere.plus(self.get(key))
+
+    @property
+    def spread(self) -> dict[str, DomainCounts]:
+        """What this shard has of each domain that is spread, by name."""
+        return {name: DomainCounts().plus(self.get(domain_key(name))) for name in self._spread}
+
+    def learn(self, elsewhere: Mapping[str, DomainCounts]) -> list[bytes]:
+        """Other shards have *elsewhere* by now of domains that are spread, by name.
+
+        If one of its seeds is there, a domain is that of a seed here, too: it needs no sponsor.
+
+        Returns:
+            Keys of those that may take another part of all fetches by that.
+        """
+        changed = []
+        for name, counts in elsewhere.items():
+            key = domain_key(name)
+            if self.elsewhere.get(key, DomainCounts())[1:] != counts[1:]:
+                changed.append(key)
+            self.elsewhere[key] = counts
+            if counts.seeds and (domain := self.get(key)).sponsors:
+                self._free(domain)
+                self.table.put(key, domain)
+        return changed
 
     def _own(self, key: bytes) -> Domain:
         """The domain under *key*, to be changed and put back."""
@@ -123,13 +158,17 @@ class Domains:
         """Let *seed*, a page key, be a seed of the domain under *key*; it counts as a supporter, too."""
         domain = self._own(key)
         domain.seeds += 1
-        domain.sponsors, domain.charges, domain.level = [], [], 0
         self.seeds += 1
-        self.sponsors.changed()
+        self._free(domain)
         note_supporter(domain, b"seed" + seed)
         self.table.put(key, domain)
 
-    def seeded(self, domain: Domain) -> float:
+    def _free(self, domain: Domain) -> None:
+        """*domain* is a seed's: it needs no sponsor."""
+        domain.sponsors, domain.charges, domain.level = [], [], 0
+        self.sponsors.changed()
+
+    def seeded(self, domain: Domain | DomainCounts) -> float:
         """Part of all seeds that *domain* has."""
         seeds = self.seeds + self.seeds_elsewhere
         return domain.seeds / seeds if seeds else 0.0

@@ -34,6 +34,7 @@ class HostRule(NamedTuple):
         worth: Seeds' cash that the first page of the host gets when the crawl learns of it.
         pages: Pages of the host that are visited at most, failed ones included.
         depth: Links from a seed to a page of the host, at most.
+        spread: Whether each host of a registered domain may be in another shard of the job.
     """
 
     factor: float | None = None
@@ -46,6 +47,7 @@ class HostRule(NamedTuple):
     worth: float | None = None
     pages: int | None = None
     depth: int | None = None
+    spread: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -98,6 +100,11 @@ class HostRules:
     def budgets(self) -> dict[str, float]:
         """Budgets by name: those of registered domains, which are no patterns."""
         return {name: rule.budget for name, rule in self._names.items() if rule.budget is not None}
+
+    @property
+    def spread(self) -> frozenset[str]:
+        """Registered domains of which each host may be in another shard."""
+        return frozenset(name for name, rule in self._names.items() if rule.spread)
 
     def holding(self, host: str) -> Iterator[tuple[str, HostRule]]:
         """The rules that hold for *host* with their names, those first that take precedence."""

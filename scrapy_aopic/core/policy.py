@@ -27,6 +27,7 @@ class Policy:
         recrawl: How pages are revisited; ``None`` to visit each page once.
         rules: What is different for single hosts, but for their pace, which *politeness* knows.
         domain_of: Registered domain of a host name.
+        spread: Names of registered domains of which each host may be in another shard (:mod:`.shards.cut`).
         waits_for: Name of the origin (scheme, name and port) that a request, as bytes, is for; and whether it is a link, which
             waits while that is silent, and was not made on purpose.
         directory_of: The directory, inside its host, that a request, as bytes, is for; empty if it is in none. Orders with
@@ -63,6 +64,7 @@ class Policy:
     recrawl: Recrawl | None = None
     rules: HostRules = NO_RULES
     domain_of: Callable[[str], str] = str
+    spread: frozenset[str] = frozenset()
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     directory_of: Callable[[bytes], bytes] | None = None
     group_of: Callable[[bytes], bytes] = lambda _: b""
@@ -89,6 +91,11 @@ class Policy:
             return (
                 "AOPIC_POLITENESS_KEY has 'address', but hosts of one address may be in several shards, which cannot wait for "
                 "each other: leave it out, or set AOPIC_SHARDS = 1."
+            )
+        if self.by_domain and self.spread:
+            return (
+                f"AOPIC_POLITENESS_KEY has 'domain', but hosts of {min(self.spread)} are in several shards, which cannot wait for each "
+                'other: leave it out, or begin another job without "spread" in AOPIC_HOST_RULES.'
             )
         if isinstance(self.order, BatchOrder):
             return (

@@ -31,7 +31,6 @@ from .layout import Family
 from .ledger import TOTAL
 from .records import HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Link, Page, host_key
 from .shard import Shard, ShardId
-from .shards.cut import Cut
 from .shards.letters import read_letter
 from .shards.receiving import paid_links
 
@@ -126,7 +125,6 @@ class Salvage:
     ) -> None:
         self._source, self._target, self._now, self._saved = source, target, now, saved
         self._host_of = host_of
-        self._of, self._domain_of = shard.of, policy.domain_of
         self._cash = self._held = 0
         self._cut: float = cut
         self._unrecorded: dict[bytes, str] = {}  # with the names of their hosts
@@ -263,7 +261,7 @@ class Salvage:
         """Send the links of a letter to shard *to* that may not have been applied there once more."""
         mail, totals = self._crawl.mail, self._crawl.ledger.totals
         try:
-            letter = read_letter(data, Cut(ShardId(to, self._of), self._domain_of))
+            letter = read_letter(data, mail.cut.in_shard(to))
             links = [(link, payment.units) for link, payment in paid_links(letter)]
         except StorageError:
             self._source.gaps[Family.META] = self._source.gaps.get(Family.META, 0) + 1

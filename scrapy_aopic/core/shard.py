@@ -1,6 +1,7 @@
 """A shard of a job: a crawl of some of its registered domains, which sends mail to the other shards and gets theirs.
 
-A job that is too large for one process is cut into shards by registered domain. Each is a whole :class:`~.crawl.Crawl`
+A job that is too large for one process is cut into shards by registered domain, and a domain that is too large for one, by
+host (:mod:`.shards.cut`). Each is a whole :class:`~.crawl.Crawl`
 on a store of its own: ledger, frontier, seen-set. What a *worker* does with it, beside what :mod:`.api` says of any
 crawl::
 
@@ -10,7 +11,7 @@ crawl::
     shard.receive(letters, now)                     # letters from other shards, from whatever way
     shard.mail.received_landed()                    # {sender: number}, to be brought to the senders
     shard.acknowledged(other, number)               # what another shard said of ours
-    shard.learn(sums)                               # the sums of all other shards added up, from time to time
+    shard.learn(sums, spread)                       # those of all other shards added up, from time to time
     min(shards, key=lambda shard: shard.best(now))  # where to lease next, of several that have anything
 
 Rule 1: one process at a time writes a store (*fencing*): its batch is applied only if the commit before it is the last
@@ -24,8 +25,8 @@ Rule 3: a letter leaves only when the commit that wrote it has landed, and is ac
 applied it has. So a process may die at any moment, and another one open the shard at its last commit: no link is lost,
 none is applied twice, and the cash of all shards and of the letters between them is the same as ever, with ``==``.
 
-Rule 4: what one shard hears of others by :meth:`Shard.learn` (visits, seeds, sums of cash) only shifts budgets and
-estimates. It may be late, or wrong for a while.
+Rule 4: what one shard hears of others by :meth:`Shard.learn` (visits, seeds, sums of cash, and the same of domains that are
+spread) only shifts budgets and estimates. It may be late, or wrong for a while.
 
 Rule 5: a link may lead to any page, and a seed may be given to any shard: both go where they belong. Everything else is
 for pages of the shard itself.
@@ -35,6 +36,7 @@ Rule 6: arguments are checked before anything is changed. A call that raises has
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import CallError
@@ -48,10 +50,11 @@ from .shards.letters import MAX_WORTH
 from .shards.receiving import Received
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .policy import Policy
     from .ports import Store
+    from .shards.spread import DomainCounts
 
 __all__ = ["Received", "Shard", "ShardId", "Sums"]
 
@@ -169,15 +172,23 @@ class Shard(Crawl):
             seeds=self.domains.seeds if self.domains is not None else 0,
         )
 
-    def learn(self, elsewhere: Sums) -> None:
-        """All other shards together have the sums *elsewhere* by now.
+    @property
+    def spread(self) -> dict[str, DomainCounts]:
+        """What this shard has of the domains that are spread over all shards, by name."""
+        return self.domains.spread if self.domains is not None else {}
+
+    def learn(self, elsewhere: Sums, spread: Mapping[str, DomainCounts] | None = None) -> None:
+        """All other shards together have the sums *elsewhere* by now, and *spread* of the domains that are spread.
 
         Raises:
             CallError: If one of them is below 0.
         """
-        if min(elsewhere) < 0:
-            raise CallError(f"learn: sums must be 0 or more, not {elsewhere}")
+        spread = spread or {}
+        if min(*elsewhere, *chain(*spread.values())) < 0:
+            raise CallError(f"learn: sums must be 0 or more, not {elsewhere} and {spread}")
         self.ledger.learn(elsewhere)
         self.frontier.budgets.learn(elsewhere.visits)
         if self.domains is not None:
             self.domains.seeds_elsewhere = elsewhere.seeds
+            for key in self.domains.learn(spread):
+                self.frontier.supported(key)

@@ -15,13 +15,13 @@ from . import layout, walk
 from .duplicates import pages_of
 from .layout import Family
 from .records import HOST_BYTES
-from .shards.cut import Cut, ShardId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .damaged import DamagedStore
     from .ports import Store
+    from .shards.cut import Cut
 
 _HOSTS = 100_000
 """Hosts whose shards are remembered, some 10 MB: rows lie by hosts, but for those of texts."""
@@ -36,16 +36,16 @@ _OF_HOSTS = (layout.OUTSIDERS, layout.DIRECTORIES, layout.BRANCHES)
 def split(
     source: DamagedStore,
     targets: Sequence[Store],
-    domain_of: Callable[[str], str],
+    cut: Cut,
     progress: Callable[[int], object] = lambda _: None,
 ) -> None:
     """Write each row of *source* to those of *targets*, one for each shard and all empty, that need it.
 
     Args:
-        domain_of: Registered domain of a host name.
+        cut: Which shard each host is in; one that is spread has its record, with all that was charged to it, in one.
         progress: Called with the number of further rows.
     """
-    splitting = _Splitting(source, len(targets), domain_of)
+    splitting = _Splitting(source, cut)
     for family in Family:
         if family == Family.LINKS:
             continue
@@ -61,9 +61,8 @@ def split(
 
 
 class _Splitting:
-    def __init__(self, source: DamagedStore, n: int, domain_of: Callable[[str], str]) -> None:
-        self._source, self._all = source, range(n)
-        self._cut = Cut(ShardId(0, n), domain_of)
+    def __init__(self, source: DamagedStore, cut: Cut) -> None:
+        self._source, self._cut, self._all = source, cut, range(cut.own.of)
         self._of_host = lru_cache(_HOSTS)(self._look_up)
 
     def shards_of(self, family: Family, key: bytes, value: bytes) -> Sequence[int]:

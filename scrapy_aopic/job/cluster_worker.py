@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
+from scrapy_aopic.core.shards.spread import DomainCounts, counts_of, counts_without
 from scrapy_aopic.exceptions import (
     GoneError,
     InUseError,
@@ -336,7 +337,7 @@ class ClusterWorker:
         if self._server_seeds is not None and 0 in self.shards:
             self._server_seeds.heard_of(cluster.seed_lists)
         self._not_yet_owned -= {number for number, is_owned in enumerate(cluster.is_owned) if is_owned}
-        whole = _sums_of(cluster.states)
+        whole, spread = _sums_of(cluster.states)
         for number, held in self.shards.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
             if held.run in (b"", cluster.run) and own.get(number) == self._opening_numbers.get(number):
@@ -348,16 +349,18 @@ class ClusterWorker:
             with self._isolating(held):
                 held.acknowledged(cluster.states)
             held.compare(cluster.states.get(number))
-            self._tell_sums(held, whole)
+            self._tell_sums(held, whole, spread)
         return (self._is_quiet and not was_quiet) or bool(cluster.letters)
 
-    def _tell_sums(self, held: ClusterShard, whole: Sums) -> None:
-        """Tell *held* the sums of all other shards; *whole* has those of the job."""
+    def _tell_sums(self, held: ClusterShard, whole: Sums, spread: Mapping[str, DomainCounts]) -> None:
+        """Tell *held* the sums of all other shards, and the counts of domains; *whole* and *spread* have those of the job."""
         last = self._cluster
         if last is None or not last.states:
             return
         state = last.states.get(held.number)
-        held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
+        if state is not None:
+            whole, spread = whole.less(Sums(*state.sums)), counts_without(spread, state.spread)
+        held.shard.learn(whole, spread)
 
     def _balance(self, cluster: ClusterState) -> None:
         """Hand over shards, or take some, among the workers that reach the same ones (:mod:`.dealing`)."""
@@ -414,7 +417,7 @@ class ClusterWorker:
             self._idle_since = 0.0
             logger.info(
                 "This worker has nothing to fetch: no host of its %(held)d shards may be requested. %(n)d hosts of other workers' may, in "
-                "shards %(shards)s; a shard is not divided, and all hosts of a registered domain are in one",
+                "shards %(shards)s; a shard is not divided, and all hosts of a registered domain are in one unless AOPIC_HOST_RULES spreads it",
                 {
                     "held": len(held),
                     "n": sum(waiting[number] for number in elsewhere),
@@ -486,7 +489,7 @@ class ClusterWorker:
             self._opening_numbers[number] = self._n_opened
             self.shards[number] = held
             if self._cluster is not None:
-                self._tell_sums(held, _sums_of(self._cluster.states))
+                self._tell_sums(held, *_sums_of(self._cluster.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
                     "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and its "
@@ -618,6 +621,7 @@ class ClusterWorker:
         self._opened.close()
 
 
-def _sums_of(states: Mapping[int, ShardState]) -> Sums:
-    """The sums of all shards with *states*."""
-    return reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)
+def _sums_of(states: Mapping[int, ShardState]) -> tuple[Sums, dict[str, DomainCounts]]:
+    """The sums of all shards with *states*, and what they have of the domains that are spread over them."""
+    sums = reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)
+    return sums, counts_of(state.spread for state in states.values())

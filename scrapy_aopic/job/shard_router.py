@@ -122,7 +122,7 @@ class ShardRouter:
         self.created_at = now
         self.order_name = type(policy.order).__name__
         self.politeness = policy.politeness
-        self._cut = Cut(ShardId(0, of), policy.domain_of)
+        self._cut = Cut(ShardId(0, of), policy.domain_of, policy.spread)
         self._by_host: dict[bytes, int] = {}
         self._early: list[tuple[Link, bool, float]] = []
         self._strangers: dict[bytes, tuple[Pace, float]] = {}

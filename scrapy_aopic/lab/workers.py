@@ -8,6 +8,7 @@ another. No host has a gap.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ from scrapy_aopic.core.ledger import Sums
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.core.shards.spread import counts_of, counts_without
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ class SharedSimulation:
     ) -> None:
         self._out_links, self._host_of = out_links, host_of
         self._fetches, self._late = fetches, sharing.late
-        self._policies = [policy() for _ in range(sharing.shards)]
+        policies = [policy() for _ in range(sharing.shards)]
+        self._policies = [replace(each, spread=each.rules.spread) for each in policies]
         self._stores = [MemoryStore() for _ in self._policies]
         self._shards = [
             Shard(store, policy, 0.0, ShardId(number, sharing.shards))
@@ -140,7 +143,8 @@ class SharedSimulation:
         for shard in self._shards:
             for to in shard.mail.waiting():
                 self._shards[to].receive(shard.letters(to, n=_LETTERS), 0.0)
-        sums = [shard.sums for shard in self._shards]
-        whole = reduce(Sums.plus, sums)
-        for shard, own in zip(self._shards, sums, strict=True):
-            shard.learn(whole.less(own))
+        sums = [(shard.sums, shard.spread) for shard in self._shards]
+        whole = reduce(Sums.plus, [own for own, _ in sums])
+        spread = counts_of(own for _, own in sums)
+        for shard, (own, counts) in zip(self._shards, sums, strict=True):
+            shard.learn(whole.less(own), counts_without(spread, counts))

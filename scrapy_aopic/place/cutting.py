@@ -52,6 +52,11 @@ def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: flo
     _check_begun(place, shards, folders, order_name(policy.order))
     if shards == 1:
         return
+    if missing := policy.rules.spread - policy.spread:
+        raise StorageError(
+            f"The hosts of {min(missing)} are in one shard of the job in {place}, which is fixed when a job begins, and "
+            'AOPIC_HOST_RULES has "spread" for it: leave it out, or begin another job. Nothing was changed.'
+        )
     if why := policy.why_not_in_shards:
         raise SettingError(why)
     if interval == math.inf:
@@ -108,23 +113,18 @@ def check_suffixes(place: Place, sharding: Sharding) -> None:
     )
 
 
-def begin_cut(
-    address: Address, shards: int, prepare: Callable[[], object], *, folders: int = 0, order: str = ""
-) -> bool:
-    """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
+def begin_cut(address: Address, sharding: Sharding, prepare: Callable[[], object]) -> bool:
+    """Make the job at *address*, cut as *sharding* says, if there is none; returns whether there was none.
 
     Args:
-        folders: Job folders among which they are divided; 0 if they are on the server.
-        order: Name of the order in which it is crawled.
         prepare: Does what belongs to it before, such as to put its seeds there.
 
     Raises:
         StorageError: If there is a job that began otherwise, maybe at this moment, or the server does not work.
     """
-    sharding = Sharding(shards, list_name(), folders, order)
     is_new = begin(address, sharding, prepare, suffixes=packed_list())
     if not is_new:
-        _check_begun(ServerPlace(address), shards, folders, order)
+        _check_begun(ServerPlace(address), sharding.shards, sharding.folders, sharding.order)
     return is_new
 
 
@@ -151,8 +151,8 @@ def open_part(job: FolderPlace, address: Address) -> FolderPart:
     return part
 
 
-def begin_in_folder(job: FolderPlace, shards: int, prepare: Callable[[], object], order: str) -> bool:
-    """Make the job in the folder *job* with so many *shards* if there is none; see :func:`begin_cut`.
+def begin_in_folder(job: FolderPlace, sharding: Sharding, prepare: Callable[[], object]) -> bool:
+    """Make the job in the folder *job*, cut as *sharding* says, if there is none; see :func:`begin_cut`.
 
     Raises:
         StorageError: If it cannot be written.
@@ -161,5 +161,11 @@ def begin_in_folder(job: FolderPlace, shards: int, prepare: Callable[[], object]
         return False
     prepare()
     with storage_errors(f"The job in {job} cannot be made"):
-        job.write_sharding(Sharding(shards, list_name(), order=order), packed_list())
+        job.write_sharding(sharding, packed_list())
     return True
+
+
+def new_sharding(shards: int, policy: Policy, folders: int = 0) -> Sharding:
+    """How a job with *policy* is cut that begins now, into so many *shards*, divided among job *folders* unless these are 0."""
+    spread = " ".join(sorted(policy.spread))
+    return Sharding(shards, list_name(), folders, order_name(policy.order), spread)

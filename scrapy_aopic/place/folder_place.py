@@ -189,7 +189,7 @@ class FolderPlace:
         (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
         with replacing(self.path / _SHARDS / _SUFFIXES_FILE) as file:
             file.write(suffixes)
-        replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(sharding._asdict()) + "\n")
+        replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(sharding.fields) + "\n")
 
     def read_part(self) -> FolderPart | None:
         """Of which job a part is there; ``None`` if it is all of one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from scrapy.utils.job import job_dir
 
-from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import (
@@ -22,6 +22,7 @@ from scrapy_aopic.place.cutting import (
     begin_in_folder,
     check_cut,
     check_suffixes,
+    new_sharding,
     open_part,
 )
 from scrapy_aopic.place.folder_place import (
@@ -39,6 +40,7 @@ from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read_address, read_policy, read_values, store_memory
+from scrapy_aopic.settings.parse import domain
 from scrapy_aopic.storage import Address, exists, lock_job
 from scrapy_aopic.storage.folder_workers import board_address, clear_board
 from scrapy_aopic.storage.lock import Lock, lock_briefly
@@ -114,10 +116,6 @@ class OpenJob:
             policy = replace(
                 read_policy(values, crawler.spider), has_url_keys=_has_url_keys(crawler), looks_up=True
             )
-            for idle in idle_options(policy):
-                logger.warning(
-                    "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
-                )
             warn_of_idle_queues(crawler)
             # reads the public suffix list, a tenth of a second, before anything has to be in time
             policy.domain_of("")
@@ -137,12 +135,12 @@ class OpenJob:
             address = read_address(values, spider.name) if kind == SERVER or self._folders else None
             place = _place_of(folder, address)
             self._number = self._worker_number(folder)
-            self._shards = self._check_cut(folder, address, policy)
+            self._shards, policy = self._check_cut(folder, address, policy, spider)
             self.persists = (folder is not None or address is not None) and kind != "memory"
             self.place = place if self.persists else None
             # Before the seeds that it starts from: they are part of it.
             self._lock = self._take_lock(folder)
-            self.seeds = self._give_seeds(folder, address, order_name(policy.order))
+            self.seeds = self._give_seeds(folder, address, policy)
             self.earlier, self.bodies_file = read_earlier_crawl(place), place.bodies_file() if place else None
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
@@ -204,8 +202,10 @@ class OpenJob:
             return number
         return int(self._folders > 0 or FolderPlace(folder).read_sharding() is not None)
 
-    def _check_cut(self, folder: Path | None, address: Address | None, policy: Policy) -> int:
-        """Check that the job may be cut as the settings say; returns its number of shards.
+    def _check_cut(
+        self, folder: Path | None, address: Address | None, policy: Policy, spider: Spider
+    ) -> tuple[int, Policy]:
+        """Check that the job may be cut as the settings say; returns its number of shards, and *policy* with what is spread over them.
 
         Workers of a folder have that with which the job began, unless one is set.
         """
@@ -220,11 +220,14 @@ class OpenJob:
             sharding = FolderPlace(folder).read_sharding()
             new = max(WORKER_SHARDS, 2 * values.workers)
             shards = sharding.shards if sharding is not None else new
-        is_cut = address is not None or self._number
-        check_cut(
-            place if is_cut else None, shards, policy, interval=values.durability, folders=self._folders
-        )
-        return shards
+        place = place if address is not None or self._number else None
+        policy = replace(policy, spread=_spread(place, shards, policy, spider))
+        check_cut(place, shards, policy, interval=values.durability, folders=self._folders)
+        for idle in idle_options(policy, shards):
+            logger.warning(
+                "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
+            )
+        return shards, policy
 
     def _take_lock(self, folder: Path | None) -> Lock | None:
         """Lock the job in *folder*; if it has several workers, what is this one's, for whoever has started them has the job."""
@@ -257,7 +260,9 @@ class OpenJob:
 
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
-        values = self._values
+        values, place = self._values, _place_of(folder, address)
+        if self._shards > 1 and place is not None and (sharding := place.read_sharding()) is not None:
+            policy = replace(policy, spread=sharding.domains)  # as the worker says that has begun it
         places: ShardPlaces | None = None
         if self._number and folder is not None and self._lock is not None:
             job, memory = FolderPlace(folder), store_memory(values)
@@ -279,7 +284,7 @@ class OpenJob:
             topic=self.topic.topic.sign if self.topic is not None else None,
         )
 
-    def _give_seeds(self, folder: Path | None, address: Address | None, order: str) -> FolderPlace | None:
+    def _give_seeds(self, folder: Path | None, address: Address | None, policy: Policy) -> FolderPlace | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source, shards = self._values.seeds, self._shards
         if folder is None:
@@ -290,14 +295,21 @@ class OpenJob:
         place = ServerPlace(address) if address is not None else FolderPlace(folder)
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
         begin = partial(self._put_seeds, source, place)
+        sharding = new_sharding(shards, policy, self._folders)
         if address is not None and shards > 1:
-            has_begun = not begin_cut(address, shards, begin, folders=self._folders, order=order)
+            has_begun = not begin_cut(address, sharding, begin)
             if self._folders:
                 open_part(FolderPlace(folder), address)
         elif self._number:
-            has_begun = not begin_in_folder(FolderPlace(folder), shards, begin, order)
+            has_begun = not begin_in_folder(FolderPlace(folder), sharding, begin)
         elif not (has_begun := place.has_job()):
             begin()
+        if policy.spread and not has_begun:
+            logger.info(
+                "Each host of %(domains)s may be in another of the %(shards)d shards, so that several workers crawl it",
+                {"domains": sharding.spread.replace(" ", ", "), "shards": shards},
+                extra=self._extra,
+            )
         if has_begun and source:
             logger.info(
                 "AOPIC_SEEDS (%(source)s) is not read, because the job in %(folder)s has begun",
@@ -343,6 +355,24 @@ class OpenJob:
             self._lock.release()
         if self._job_lock is not None:
             self._job_lock.release()
+
+
+def _spread(place: Place | None, shards: int, policy: Policy, spider: Spider) -> frozenset[str]:
+    """Names of the domains of which each host may be in another of the *shards* of the job at *place*.
+
+    They are as when it began. Then they are those that the rules name, and those that *spider* stays in if they are fewer than
+    shards, as some shards would have no host else.
+    """
+    if place is None or shards == 1:
+        return frozenset()
+    if (sharding := place.read_sharding()) is not None:
+        return sharding.domains
+    named = set()
+    for name in getattr(spider, "allowed_domains", None) or getattr(spider, "seed_domains", None) or ():
+        with suppress(ValueError, TypeError):
+            named.add(policy.domain_of(domain(name)))
+    is_few = len(named) < shards and not policy.by_domain
+    return policy.rules.spread | (named if is_few else frozenset())
 
 
 def _has_url_keys(crawler: Crawler) -> bool:

@@ -237,12 +237,14 @@ def _rule_of(
     return rule_of if rules or ask is not None else None
 
 
-def idle_options(policy: Policy) -> Iterator[str]:
-    """Options of ``AOPIC_HOST_RULES`` that change nothing with the other settings, each with what it needs."""
+def idle_options(policy: Policy, shards: int) -> Iterator[str]:
+    """Options of ``AOPIC_HOST_RULES`` that change nothing with the other settings and *shards*, each with what it needs."""
     if policy.recrawl is None and "revisit" in policy.rules.options:
         yield "revisit needs AOPIC_RECRAWL"
     if not policy.order.uses_domains and "budget" in policy.rules.options:
         yield "budget needs an order with budgets (AOPIC_ORDER)"
+    if shards == 1 and policy.rules.spread:
+        yield "spread needs a job in shards (AOPIC_WORKERS, AOPIC_SHARDS)"
 
 
 def _read_window(values: Values) -> Window:

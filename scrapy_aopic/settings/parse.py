@@ -706,6 +706,7 @@ _HOST_OPTIONS = {
     "worth": number(0, 1_000_000),
     "pages": whole(1, _MANY),
     "depth": whole(0, _MANY),
+    "spread": FLAG,
 }
 """All options of a host, which are those of :class:`~scrapy_aopic.core.host_rules.HostRule`."""
 
@@ -753,8 +754,11 @@ def host_rules(value: Any) -> HostRules:
             rule = _host_rule(name, options, _HOST_OPTIONS)
             if name in rules:
                 raise Reason(f"{name} stands there twice")
-            if rule.budget is not None and not _is_registered(name):
-                raise Reason(f"{name} is no registered domain, such as example.com, so it has no budget")
+            for option in ("budget", "spread"):
+                if option in rule.options and not _is_registered(name):
+                    raise Reason(
+                        f"{name} is no registered domain, such as example.com, so it has no {option}"
+                    )
             rules[name] = rule
     patterns = [(name, rule) for name, rule in rules.items() if _is_pattern(name)]
     if len(patterns) > _MOST_PATTERNS:

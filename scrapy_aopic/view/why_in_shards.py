@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import Letter, host_bytes
+from scrapy_aopic.core.shards.mail import read_spread
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_of_url
@@ -37,7 +38,8 @@ def why_in_shards(
         return why(stores[0], question, rules, view.calibration)
     question = meant(question)
     host, keys = _subject(question, rules)
-    number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
+    cut = Cut(ShardId(0, len(stores)), registered_domain, read_spread(stores))
+    number = cut.of_host(host)
     answer = why(stores[number], question, rules, view.calibration)
     letters, units = [], 0
     for letter in on_their_way(stores, number):
@@ -57,7 +59,10 @@ def why_in_shards(
             answer.say(f"More cash for it, {units / view.total:.2g} of all, is {ways}.")
     if answer.kind == "unknown" and keys:
         answer.say("Links that were dropped are known to the dashboard of the worker that dropped them.")
-    where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
+    domain = registered_domain(host)
+    is_spread = domain in cut.spread
+    what = f"{domain} is spread over shards: this host" if is_spread else f"Its registered domain, {domain},"
+    where = f"{what} is in shard {number} of {len(stores)}"
     if workers is None:
         answer.say(f"{where}{', whose store is not here' * (view.saved[number] is None)}.")
     elif workers[number]:

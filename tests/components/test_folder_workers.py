@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import core_crawl, redis_server
 
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.job import cluster_worker
 from scrapy_aopic.job.dealing import deal
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.cutting import begin_in_folder
+from scrapy_aopic.place.cutting import begin_in_folder, new_sharding
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.shard_places import InFolder
-from scrapy_aopic.storage import lock_job
+from scrapy_aopic.storage import closing_all, lock_job
 from scrapy_aopic.storage.address import BOARD, Address
 from scrapy_aopic.storage.board import FileBoard
 from scrapy_aopic.storage.folder_workers import board_address, registry_of
@@ -56,7 +60,7 @@ def tick_until_held(workers: Sequence[Job], *held: int) -> None:
 
 
 def test_a_worker_that_comes_late_takes_part_in_the_round_of_its_command(tmp_path):
-    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, Policy()), lambda: None)
     sharding = FolderPlace(tmp_path).read_sharding()
     assert sharding is not None
 
@@ -81,7 +85,7 @@ def test_a_worker_that_comes_late_takes_part_in_the_round_of_its_command(tmp_pat
 
 
 def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):
-    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, Policy()), lambda: None)
     first = open_worker(tmp_path, 1)
     tick_until_held([first], SHARDS)
     for number in range(2, 6):
@@ -95,12 +99,42 @@ def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):
     assert audit_job(FolderPlace(tmp_path)).violations == []
 
 
+def test_two_workers_of_one_folder_crawl_one_domain_and_each_page_once(tmp_path):
+    policy = Policy(domain_of=registered_domain, spread=frozenset({"big.test"}))
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, policy), lambda: None)
+    workers = [open_worker(tmp_path, 1, policy)]
+    tick_until_held(workers, SHARDS)
+    pages = [core_crawl.link(f"h{n}.big.test", n) for n in range(100)]
+    for page in pages:
+        workers[0].seed(page, workers[0].clock(), worth=1.0, enriches=False)
+    while sum(held.state.waiting for held in workers[0].shards.values()) < 100:  # type: ignore[attr-defined]
+        workers[0].tick()
+    workers.append(open_worker(tmp_path, 2, policy))
+    tick_until_held(workers, SHARDS // 2, SHARDS // 2)
+    fetched: list[Counter[str]] = [Counter(), Counter()]
+    while sum(map(Counter.total, fetched)) < len(pages):
+        for job, counts in zip(workers, fetched, strict=True):
+            job.tick()
+            lease = job.crawl.lease(job.clock())
+            if isinstance(lease, Lease):
+                counts[lease.host] += 1
+                job.crawl.release(lease, job.clock())
+                job.crawl.settle(lease, [page for page in pages if page.host == lease.host], job.clock())
+    assert min(map(Counter.total, fetched)) > 30
+    assert max((fetched[0] + fetched[1]).values()) == 1
+    for job in workers:
+        job.close()
+    with closing_all(FolderPlace(tmp_path).open_snapshots()) as stores:
+        assert [violation for store in stores for violation in audit(store).violations] == []
+        assert audit_shards(stores, registered_domain).violations == []
+
+
 def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are_idle(
     tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(cluster_worker, "_IDLE", 0.0)
     caplog.set_level("INFO")
-    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, Policy()), lambda: None)
     policy = Policy(domain_of=registered_domain)
     first = open_worker(tmp_path, 1, policy)
     tick_until_held([first], SHARDS)

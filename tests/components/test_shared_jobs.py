@@ -37,7 +37,7 @@ from scrapy_aopic.job.cluster_worker import PartOfJob
 from scrapy_aopic.job.exchange import Exchange as ServerExchange
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.shard_router import ShardRouter
-from scrapy_aopic.place.cutting import begin_cut
+from scrapy_aopic.place.cutting import begin_cut, new_sharding
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.session.steering import Steering
@@ -308,7 +308,7 @@ def two_shards(
 ) -> tuple[Job, ShardRouter]:
     """A new job of two shards on a server, and its crawl, which holds *n_held* of them."""
     address = Address("aopic:follow", url, lock_timeout=lock_timeout)
-    begin_cut(address, 2, lambda: None)
+    begin_cut(address, new_sharding(2, Policy()), lambda: None)
     job = Job(None, policy or Policy(), address=address, shards=2, interval=0.05)
     shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == n_held)
@@ -366,7 +366,7 @@ def replaced(client: Any) -> None:
     client.flushdb()
     where = client.connection_pool.connection_kwargs
     address = Address("aopic:follow", f"redis://{where['host']}:{where['port']}")
-    assert begin_cut(address, 4, lambda: None)
+    assert begin_cut(address, new_sharding(4, Policy()), lambda: None)
 
 
 @pytest.mark.parametrize("take_away", [emptied, renamed, replaced], ids=lambda each: each.__name__)

@@ -28,7 +28,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.shard_router import ShardRouter
-from scrapy_aopic.place.cutting import begin_cut
+from scrapy_aopic.place.cutting import begin_cut, new_sharding
 from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import Address
 
@@ -173,7 +173,7 @@ def test_a_server_that_goes_away_stops_nobody(tmp_path):
 
 def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, client):
     address = Address("aopic:taught", server.url, lock_timeout=30.0)
-    begin_cut(address, 4, lambda: None)
+    begin_cut(address, new_sharding(4, Policy()), lambda: None)
     policy = Policy(order=ORDERS["focused"]())
     job = Job(None, policy, address=address, shards=4, interval=0.05, topic=0)
     shards = cast("ShardRouter", job.crawl)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from support.core_crawl import NOW, Job, link
@@ -23,8 +24,10 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, pack, unpack_host
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.salvage import Salvage, Salvaged, together
+from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
+from scrapy_aopic.core.shards.spread import counts_of
 from scrapy_aopic.core.splitting import split
 from scrapy_aopic.core.walk import read_page
 from scrapy_aopic.exceptions import StorageError
@@ -34,9 +37,9 @@ N = 60
 POLICY = Policy(max_active=3, keep_links=True, directory_of=lambda request: request[:3])
 
 
-def make(*, recrawl: bool = False) -> MemoryStore:
+def make(*, recrawl: bool = False, domain_of: Callable[[str], str] = str) -> MemoryStore:
     """A job with visited, queued and failed pages, some merged into others, and hosts of every kind."""
-    how = {"max_active": 3, "keep_links": True, "directory_of": POLICY.directory_of}
+    how = {"max_active": 3, "keep_links": True, "directory_of": POLICY.directory_of, "domain_of": domain_of}
     job = Job(recrawl=Recrawl(share=0.3) if recrawl else None, **how)
     job.seed(*(link(f"h{n % 7}", n) for n in range(5)))
     dice = random.Random(5)
@@ -88,17 +91,17 @@ def salvaged(damaged: Store) -> tuple[MemoryStore, Salvaged]:
     return target, work.run()
 
 
-def cut(damaged: Store, n: int) -> tuple[list[MemoryStore], Salvaged]:
+def cut(damaged: Store, n: int, policy: Policy = POLICY) -> tuple[list[MemoryStore], Salvaged]:
     """The same in *n* shards."""
     source, parts, targets = DamagedStore(damaged), *[[MemoryStore() for _ in range(n)] for _ in range(2)]
-    split(source, parts, POLICY.domain_of)
+    split(source, parts, Cut(ShardId(0, n), policy.domain_of, policy.spread))
     saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
     host_of = lambda request: request.split(b"/")[0].decode()
     found = []
     for number, (part, target) in enumerate(zip(parts, targets, strict=True)):
         shard = ShardId(number, n)
         work = Salvage(
-            DamagedStore(part), target, POLICY, NOW + 100, saved=saved, host_of=host_of, shard=shard, cut=n
+            DamagedStore(part), target, policy, NOW + 100, saved=saved, host_of=host_of, shard=shard, cut=n
         )
         found.append(work.run())
     return targets, together(found)
@@ -144,6 +147,24 @@ def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_hav
             shards[0].write({Family.CONTENT: dict(shard.scan(Family.CONTENT))}, sync=True)
         wanted = [row for row in whole.scan(Family.CONTENT) if row[0][:1] != SHARES]
         assert [*shards[0].scan(Family.CONTENT)] == wanted
+
+
+def test_a_job_in_one_piece_is_cut_so_that_a_domain_is_spread_over_its_shards():
+    policy = replace(POLICY, domain_of=lambda _: "d", spread=frozenset({"d"}))
+    store = make(domain_of=policy.domain_of)
+    one, (shards, result) = salvaged(store)[1], cut(store, 3, policy)
+    assert result == one
+    assert audit_shards(shards, policy.domain_of).violations == []
+    assert all(audit(shard).violations == [] for shard in shards)
+    hosts = [{unpack_host(data).name for _, data in shard.scan(Family.HOSTS)} for shard in shards]
+    assert sum(map(bool, hosts)) > 1
+    assert set.union(*hosts) == {f"h{n}" for n in range(7)}
+    opened = [Shard(shard, policy, NOW + 200, ShardId(number, 3)) for number, shard in enumerate(shards)]
+    counts = counts_of(shard.spread for shard in opened)["d"]
+    assert (counts.visited, counts.seeds) == (
+        sum(shard.counts.visited + shard.counts.failed for shard in opened),
+        5,
+    )
 
 
 def crawl_on(store: MemoryStore) -> set[bytes]:

@@ -19,6 +19,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.damaged import DamagedStore
+from scrapy_aopic.core.domain import domain_key
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.layout import DIRECTORIES, OUTBOX, RECEIVED, SENT, SHARD
@@ -33,6 +34,7 @@ from scrapy_aopic.core.shard import Received, Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
 from scrapy_aopic.core.shards.letters import Letter, PageRef, Payment, read_letter, write_letter
+from scrapy_aopic.core.shards.spread import DomainCounts
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -49,6 +51,10 @@ def a_job(**policy: Any) -> ShardedJob:
     job = ShardedJob(2, **policy)
     job.shards[0].seed(A, job.now)
     return job
+
+
+SPREAD: dict[str, Any] = {"domain_of": lambda host: host.rpartition(".")[2], "spread": frozenset({"big"})}
+"""What stands behind the last point is a domain, and one of them is spread over all shards."""
 
 
 def rows_of(store: MemoryStore) -> dict[Family, dict[bytes, bytes]]:
@@ -447,6 +453,73 @@ def test_what_is_behind_a_link_is_bounded_though_it_is_spread_over_all_shards():
     assert taken[4] <= 1.5 * taken[1] + 20
 
 
+def test_each_host_of_a_spread_domain_is_in_one_shard_and_the_domain_of_others_is():
+    cut = Cut(ShardId(0, 64), **SPREAD)
+    names = [f"{n}.big" for n in range(640)]
+    assert len({cut.of_host(name) for name in names}) == 64
+    assert all(cut.of_host(f"www.{name}") == cut.of_host(name) for name in names)
+    assert len({cut.of_host(f"{n}.small") for n in range(640)}) == 1
+
+
+def test_a_store_is_opened_only_with_the_spread_domains_that_its_job_began_with():
+    job = ShardedJob(2, **SPREAD)
+    job.commit()
+    job.reopen(0)
+    for policy in (Policy(), Policy(domain_of=SPREAD["domain_of"], spread=frozenset({"other"}))):
+        with pytest.raises(StorageError, match="spreads the hosts of big over its shards"):
+            Shard(job.stores[0], policy, job.now, ShardId(0, 2))
+    job = ShardedJob(2)
+    job.commit()
+    with pytest.raises(StorageError, match="spreads the hosts of no domain"):
+        Shard(job.stores[0], Policy(**SPREAD), job.now, ShardId(0, 2))
+
+
+def test_a_spread_domain_is_that_of_a_seed_in_all_shards():
+    job, key = ShardedJob(2, **SPREAD), domain_key("big")
+    cut = Cut(ShardId(0, 2), **SPREAD)
+    here, there = (next(f"{n}.big" for n in range(99) if cut.of_host(f"{n}.big") == at) for at in (0, 1))
+    job.shards[1].seed(link(hosts_of(1, 2, 1)[0]), job.now)
+    job.visit(1, link(there))
+    domains = job.shards[1].domains
+    assert domains is not None
+    assert domains.get(key).sponsors, "it was found by a link"
+    job.shards[0].seed(link(here), job.now)
+    job.learn()
+    assert domains.get(key).sponsors == []
+    assert domains.whole(key) == DomainCounts(visited=0, seeds=1, supporters=domains.get(key).supporters)
+
+
+@pytest.mark.slow
+def test_a_farm_of_hosts_of_a_spread_domain_gets_what_it_would_in_one_piece():
+    """Its pages link to ever new hosts of it, and four of 24 sites link there; each shard has as many of these."""
+    taken = {}
+    good = [host for number in range(4) for host in hosts_of(number, 4, 6)]
+    for of in (1, 4):
+        job, n = ShardedJob(of, **SPREAD), 0
+        job.check = lambda: None  # type: ignore[method-assign]  # once at the end
+        for host in good:
+            job.shard_of(link(host)).seed(link(host), job.now)
+        for turn in range(3000):
+            shard = job.shards[turn % of]
+            lease = shard.lease(job.now)
+            assert isinstance(lease, Lease)
+            shard.release(lease, job.now)
+            is_farm = lease.host.endswith(".big")
+            n += is_farm
+            links = [link(lease.host, 3 * turn + each) for each in range(3)]
+            if is_farm or lease.host in good[::6]:
+                links += [link(f"{turn}-{each}.big") for each in range(5)]
+            shard.settle(lease, links, job.now)
+            if turn % 40 == 0:
+                job.learn()
+                job.exchange()
+        ShardedJob.check(job)
+        taken[of] = n
+    assert taken[4] <= 1.2 * taken[1] < 150, (
+        "if each shard counted for itself it would be three times as much"
+    )
+
+
 def test_a_directory_is_in_the_shard_of_its_host_and_is_counted_for_all_who_link_there():
     """Pages of one directory that two shards link to; the shard that has them changes hands after two visits."""
     job = a_job(endowment=0.0, order=by_cash(), directory_of=lambda request: request.rpartition(b"/")[0])
@@ -640,11 +713,15 @@ def crawl_all(job: ShardedJob, links_of: Callable[[bytes], list[Link]]) -> dict[
 
 
 @pytest.mark.slow
-@given(st.lists(st.lists(st.integers(0, 29), max_size=6), min_size=30, max_size=30), st.integers(2, 5))
+@given(
+    st.lists(st.lists(st.integers(0, 29), max_size=6), min_size=30, max_size=30),
+    st.integers(2, 5),
+    st.sampled_from([{}, SPREAD]),
+)
 @settings(max_examples=25, deadline=None)
-def test_shards_visit_what_one_crawl_would_each_page_once(graph, of):
+def test_shards_visit_what_one_crawl_would_each_page_once(graph, of, policy):
     def page(number: int) -> Link:
-        host = f"host{number % 12}"
+        host = f"host{number % 12}.{'big' if number % 3 else 'other'}"
         request = number.to_bytes(2, "big")
         return Link(page_key(host_key(host), request), host, request)
 
@@ -653,7 +730,7 @@ def test_shards_visit_what_one_crawl_would_each_page_once(graph, of):
 
     found = []
     for n in (1, of):
-        job = ShardedJob(n)
+        job = ShardedJob(n, **policy)
         job.shards[0].seed(page(0), job.now)
         found.append(crawl_all(job, links_of))
     assert found[0] == found[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import reduce
 from math import fsum
 
 import pytest
@@ -23,7 +24,7 @@ from support.short_forms import walks
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl_totals import read_totals
-from scrapy_aopic.core.ledger import NOWHERE, TOTAL
+from scrapy_aopic.core.ledger import NOWHERE, TOTAL, Sums
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
@@ -32,6 +33,7 @@ from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, u
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.core.shards.spread import counts_of
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.job_view import View
@@ -93,9 +95,10 @@ class Mail(RuleBasedStateMachine):
         order=st.sampled_from(["cash", "aopic", "focused"]),
         recrawl=st.sampled_from([None, Recrawl(100.0, 1000.0, 0.5)]),
         page_cache=st.sampled_from([1, 1000]),
+        is_spread=st.booleans(),
         seeds=st.lists(LINKS, min_size=2, max_size=4, unique_by=lambda of: of.key),
     )
-    def begin(self, *, order, recrawl, page_cache, seeds):
+    def begin(self, *, order, recrawl, page_cache, is_spread, seeds):
         self.now = NOW
         self.policy = Policy(
             **({"order": by_cash() if order == "cash" else ORDERS[order]()} if order != "aopic" else {}),
@@ -103,6 +106,7 @@ class Mail(RuleBasedStateMachine):
             share=0.25,
             recrawl=recrawl,
             page_cache=page_cache,
+            **({"domain_of": lambda _: "d", "spread": frozenset({"d"})} if is_spread else {}),
         )
         self.stores = [MemoryStore() for _ in range(OF)]
         self.landed: list[list[Event]] = [[] for _ in range(OF)]
@@ -182,10 +186,9 @@ class Mail(RuleBasedStateMachine):
 
     @rule(at=SHARDS)
     def hear_of_the_others(self, at):
-        sums = NOWHERE
-        for number, process in enumerate(self.processes):
-            sums = sums if number == at else sums.plus(process.shard.sums)
-        self.processes[at].shard.learn(sums)
+        others = [process.shard for number, process in enumerate(self.processes) if number != at]
+        sums = reduce(Sums.plus, [other.sums for other in others], NOWHERE)
+        self.processes[at].shard.learn(sums, counts_of(other.spread for other in others))
 
     # -- commits and ends
 

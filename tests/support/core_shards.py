@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from scrapy_aopic.core.api import Findings, Lease, Settled
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.focus.leads import LeadsOfPage
 from scrapy_aopic.core.focus.topic import LinkText
-from scrapy_aopic.core.ledger import NOWHERE
+from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, Page
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
+from scrapy_aopic.core.shards.spread import counts_of
 from scrapy_aopic.storage.memory import MemoryStore
 from support.core_crawl import NOW, link
 
@@ -84,7 +86,7 @@ class ShardedJob:
     def check(self) -> None:
         for store in self.stores:
             assert audit(store).violations == []
-        assert audit_shards(self.stores, str).violations == []
+        assert audit_shards(self.stores, self.policy.domain_of).violations == []
 
     def carry(self) -> int:
         """Carry all mail that may leave, once, without acknowledgement; returns the letters that were applied."""
@@ -111,10 +113,11 @@ class ShardedJob:
 
     def learn(self) -> None:
         for shard in self.shards:
-            sums = NOWHERE
-            for other in self.shards:
-                sums = sums if other is shard else sums.plus(other.sums)
-            shard.learn(sums)
+            others = [other for other in self.shards if other is not shard]
+            shard.learn(
+                reduce(Sums.plus, [other.sums for other in others], NOWHERE),
+                counts_of(other.spread for other in others),
+            )
 
 
 __all__ = ["ShardedJob", "hosts_of", "lead", "link"]

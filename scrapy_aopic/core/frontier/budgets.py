@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.domain import Domain
     from scrapy_aopic.core.domains import Domains
+    from scrapy_aopic.core.shards.spread import DomainCounts
 
     from .host_state import HostState
 
@@ -166,20 +167,21 @@ class Budgets:
             return host.visited, b""
         key = host.domain or domains.key(host)
         domain = domains.get(key)
+        whole = domains.whole(key) if domains.elsewhere else domain
         if host.best is not None and host.best >= N_FRONT_QUEUES:
-            return domain.visited, b""
-        due = self._due(domains, key, domain)
+            return whole.visited, b""
+        due = self._due(domains, key, whole)
         if key in domains.budgets:
-            return domain.visited, LATE + key if due > visits else b""
+            return whole.visited, LATE + key if due > visits else b""
         blocker, most = domains.sponsors.blocker(key, domain, visits)
-        if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
-            return domain.visited, LATE + key
+        if due > visits and (whole.visited + self._charged.get(key, 0)) * SMALL >= most:
+            return whole.visited, LATE + key
         finder = self._finder(domain) if self._charged else b""
-        if finder and self._is_costly(finder) and self._due(domains, finder, domains.get(finder)) > visits:
+        if finder and self._is_costly(finder) and self._due(domains, finder, domains.whole(finder)) > visits:
             return 0, LATE + finder
-        return domain.visited, blocker and BEHIND + blocker
+        return whole.visited, blocker and BEHIND + blocker
 
-    def _due(self, domains: Domains, key: bytes, domain: Domain, more: int = 0) -> float:
+    def _due(self, domains: Domains, key: bytes, domain: Domain | DomainCounts, more: int = 0) -> float:
         """Visits of the crawl before which *domain*, under *key*, is over its budget with *more* pages than were visited.
 
         Pages that are fetched count, and so does time of the processor. One that was charged for more than its pages has used its
@@ -223,7 +225,7 @@ class Budgets:
             raise CallError(
                 "A crawl whose order uses no registered domains has no budgets, and so no late hosts."
             )
-        own = self._due(domains, key, domains.get(key), more) if shelf[: len(LATE)] == LATE else 0.0
+        own = self._due(domains, key, domains.whole(key), more) if shelf[: len(LATE)] == LATE else 0.0
         if shelf[: len(LATE)] == LATE and key in domains.budgets:
             return own, []
         behind = (

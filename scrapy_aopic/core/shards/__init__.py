@@ -3,6 +3,7 @@
 :mod:`scrapy_aopic.core.shard` is what a worker calls, with its rules. In reading order:
 
 * :mod:`.cut`: which shard a host is in
+* :mod:`.spread`: what all shards have of a domain of which each host may be in another one
 * :mod:`.letters`: what shards write to each other, as bytes
 * :mod:`.mail`: letters sent and received, in the same commits as their effects
 * :mod:`.receiving`: applies a letter

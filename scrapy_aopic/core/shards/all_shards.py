@@ -11,7 +11,7 @@ from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut, ShardId
 from .letters import read_letter
-from .mail import Got, Posted, read_counts, read_outbox, read_shard
+from .mail import Got, Posted, read_counts, read_outbox, read_shard, read_spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +54,7 @@ def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Sh
         StorageError: If a store cannot be read.
     """
     whole, of = ShardsAudit(), len(stores)
+    cut = Cut(ShardId(0, of), domain_of, read_spread(stores))
     counts = [read_counts(store) for store in stores]
     for number, store in enumerate(stores):
         saved, shard = read_totals(store), read_shard(store)
@@ -64,7 +65,7 @@ def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Sh
         for receiver, sent in posted.items():
             if receiver < of:
                 got = counts[receiver][1].get(sender, Got())
-                _check_pair(whole, stores[sender], sent, got, (sender, Cut(ShardId(receiver, of), domain_of)))
+                _check_pair(whole, stores[sender], sent, got, (sender, cut.in_shard(receiver)))
     for receiver, (_, received) in enumerate(counts):
         for sender, got in received.items():
             if sender >= of or receiver not in counts[sender][0]:

@@ -1,7 +1,9 @@
-"""Which shard of a job each host is in: all hosts of a registered domain are in one.
+"""Which shard of a job each host is in: all hosts of a registered domain are in one, unless the domain is *spread*.
 
-Budgets, endowments and politeness count by registered domain, so all of these stay inside a shard. The number of shards
-is fixed when a job begins.
+Budgets, endowments and politeness count by registered domain, so all of these stay inside a shard. A domain that is too
+large for one is spread: each of its hosts is in a shard by its own name, and what counts by domain is added up
+(:meth:`scrapy_aopic.core.domains.Domains.learn`). The number of shards, and which domains are spread, are fixed when a job
+begins.
 
 An *address* is a page key followed by the number of the page's shard. The key alone does not tell the shard: it has
 only a hash of the host's name, from which the registered domain cannot be computed.
@@ -9,7 +11,7 @@ only a hash of the host's name, from which the registered domain cannot be compu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from scrapy_aopic.core.domain import domain_key
@@ -64,15 +66,17 @@ class Cut:
     Args:
         own: That shard.
         domain_of: Registered domain of a host name; it must be the same for all shards and all runs of a job.
+        spread: Names of the domains that are spread; the same for all, too.
 
     Attributes:
+        spread: Those domains.
         has_others: Whether there are other shards, to which pages may belong, and mail may go.
 
     Raises:
         CallError: If no job can have such a shard.
     """
 
-    def __init__(self, own: ShardId, domain_of: Callable[[str], str]) -> None:
+    def __init__(self, own: ShardId, domain_of: Callable[[str], str], spread: Collection[str] = ()) -> None:
         if not 1 <= own.of <= MAX_SHARDS or not 0 <= own.number < own.of:
             raise CallError(
                 f"There is no {own}: a job has 1 to {MAX_SHARDS} shards, and the first one is number 0."
@@ -80,7 +84,13 @@ class Cut:
         self.own = own
         self.has_others = own.of > 1
         self._domain_of = domain_of
+        self.spread = frozenset(spread)
+        self._spread_keys = frozenset(map(domain_key, spread))
         self._of_hosts: dict[str, int] = {}
+
+    def in_shard(self, number: int) -> Cut:
+        """The same, from the point of view of the shard of that *number*."""
+        return Cut(self.own._replace(number=number), self._domain_of, self.spread)
 
     def of_host(self, name: str) -> int:
         """The shard of the host called *name*."""
@@ -88,13 +98,16 @@ class Cut:
         if shard is None:
             if len(self._of_hosts) >= _MAX_HOSTS:
                 self._of_hosts.clear()
-            shard = self._of_hosts[name] = self.of_domain(domain_key(self._domain_of(name)))
+            domain = self._domain_of(name)
+            # With www and without, most hosts have the same pages, which a shard notices.
+            kept = name.removeprefix("www.") if domain in self.spread else domain
+            shard = self._of_hosts[name] = self.of_domain(domain_key(kept))
         return shard
 
     def of_domain(self, key: bytes) -> int:
-        """The shard of the registered domain under *key*."""
+        """The shard of the registered domain under *key*; of one that is spread, that of what is kept of it once."""
         return int.from_bytes(key, "big") % self.own.of
 
     def is_own(self, domain: bytes) -> bool:
-        """Whether the registered domain under *domain* is in this shard."""
-        return self.of_domain(domain) == self.own.number
+        """Whether all hosts of the registered domain under *domain* are in this shard."""
+        return self.of_domain(domain) == self.own.number and domain not in self._spread_keys

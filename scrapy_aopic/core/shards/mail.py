@@ -15,7 +15,7 @@ the letters that their receivers have not applied, always hold as much as the sh
 ======  ================  =====================================================================
 letter  key               value
 ======  ================  =====================================================================
-``N``                     number of this shard, and number of all shards
+``N``                     number of this shard, number of all shards, and the names of domains that are spread
 ``M``   shard number      a letter in the outbox
 ``S``   shard             last letter that was acknowledged, last that was written, units sent
 ``R``   shard             last letter that was applied, units received
@@ -141,7 +141,7 @@ class Mail:
         self._landed_got = dict(got)
         self._taken: tuple[dict[int, Posted], dict[int, Got]] = ({}, {})
         if cut.has_others and read_shard(store) is None:
-            self._rows.put(SHARD, pack(tuple(cut.own)))
+            self._rows.put(SHARD, pack((*cut.own, *sorted(cut.spread))))
 
     # -- what leaves
 
@@ -407,12 +407,18 @@ def open_cut(store: Store, policy: Policy, shard: ShardId, *, is_new: bool) -> C
         CallError: If there is no such shard, or *policy* does not work with several shards.
         StorageError: If the store holds another shard, or a job that is cut differently.
     """
-    cut, known = Cut(shard, policy.domain_of), read_shard(store)
+    cut = Cut(shard, policy.domain_of, policy.spread)
+    known, spread = _read_cut(store)
     stored = known if known is not None or is_new else WHOLE
     if stored is not None and stored != shard:
         raise StorageError(
             f"This store holds {stored}, and was opened as {shard}: the number of shards of a job is fixed when it begins, and "
             "each shard has a store of its own. Nothing was changed."
+        )
+    if known is not None and spread != policy.spread:
+        raise StorageError(
+            f"This store is of a job that spreads the hosts of {', '.join(sorted(spread)) or 'no domain'} over its shards, which is fixed "
+            f"when a job begins, and was opened to spread those of {', '.join(sorted(policy.spread)) or 'none'}. Nothing was changed."
         )
     if cut.has_others and (why := policy.why_not_in_shards):
         raise CallError(why)
@@ -434,11 +440,25 @@ def read_shard(store: Store) -> ShardId | None:
     Raises:
         StorageError: If its row cannot be read.
     """
+    return _read_cut(store)[0]
+
+
+def read_spread(stores: Iterable[Store]) -> frozenset[str]:
+    """Names of the domains that are spread over the shards in *stores*, as the first that is there says it.
+
+    Raises:
+        StorageError: If its row cannot be read.
+    """
+    return next((spread for shard, spread in map(_read_cut, stores) if shard is not None), frozenset())
+
+
+def _read_cut(store: Store) -> tuple[ShardId | None, frozenset[str]]:
     data = store.get_many(Family.META, (SHARD,))[0]
     if data is None:
-        return None
+        return None, frozenset()
     try:
-        return ShardId(*map(int, unpack(data)))
+        number, of, *spread = unpack(data)
+        return ShardId(int(number), int(of)), frozenset(map(str, spread))
     except NO_RECORD as error:
         raise StorageError(
             "Which shard of its job this store holds is damaged. Nothing was changed."

@@ -59,7 +59,7 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
     Raises:
         StorageError: If a letter cannot be read, or the shard has spent more than it can have had.
     """
-    rows: dict[bytes, bytes | None] = {SHARD: pack(tuple(shard))}
+    rows: dict[bytes, bytes | None] = {SHARD: pack((*shard, *sorted(policy.spread)))}
     salvaged: dict[int, list[bytes]] = {}
     for row, data in store.scan(Family.META, OUTBOX, bytes((OUTBOX[0] + 1,))):
         salvaged.setdefault(int.from_bytes(row[1:3], "big"), []).append(data)
@@ -70,7 +70,7 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
         balance += units
     for receiver in {*known.sent, *known.letters, *salvaged}:
         acknowledged, units = known.sent.get(receiver, (0, 0))
-        last, cut = acknowledged, Cut(shard._replace(number=receiver), policy.domain_of)
+        last, cut = acknowledged, Cut(shard._replace(number=receiver), policy.domain_of, policy.spread)
         letters = [read_letter(data, cut) for data in known.letters.get(receiver, ())]
         for number, letter in enumerate(letters, acknowledged + 1):
             if (letter.sender, letter.number) != (shard.number, number):

@@ -37,12 +37,24 @@ class Sharding(NamedTuple):
         suffixes: Which list of public suffixes says what a registered domain is.
         folders: Among how many job folders the shards were divided (:mod:`scrapy_aopic.storage.homes`); 0 if they are all in one place.
         order: Name of the order in which it is crawled; empty if it is not known.
+        spread: Names of the domains of which each host may be in another shard, with spaces between them.
     """
 
     shards: int
     suffixes: str
     folders: int = 0
     order: str = ""
+    spread: str = ""
+
+    @property
+    def domains(self) -> frozenset[str]:
+        """The names in :attr:`spread`."""
+        return frozenset(self.spread.split())
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """What is stored: as before there was :attr:`spread` if it is empty."""
+        return {name: value for name, value in self._asdict().items() if value or name != "spread"}
 
     def __str__(self) -> str:
         """As ``AOPIC_SHARDS`` says it."""
@@ -118,7 +130,7 @@ def begin(
             time.sleep(_POLL)
         try:
             prepare()
-            made = json.dumps({**sharding._asdict(), _MADE: token.decode()}).encode()
+            made = json.dumps({**sharding.fields, _MADE: token.decode()}).encode()
             noted = (b"SET", keys.of_job(b"suffixes"), suffixes), (b"SET", sharding_key, made, b"NX")
             connection.transact(*noted)
         finally:

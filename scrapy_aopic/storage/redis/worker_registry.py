@@ -23,6 +23,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from scrapy_aopic.core.shards.spread import DomainCounts
 from scrapy_aopic.exceptions import LostError
 
 from .connect import connect
@@ -62,6 +63,7 @@ class ShardState(NamedTuple):
         sent_units: Units in all letters to each other shard; only with several folders, and under a key of their own.
         got_units: Units in all letters of each other shard that were applied; likewise.
         waiting: Hosts that could be requested.
+        spread: Its part of the counts of the domains that are spread over all shards, by name.
     """
 
     head: str
@@ -74,6 +76,7 @@ class ShardState(NamedTuple):
     sent_units: Mapping[int, int] = {}
     got_units: Mapping[int, int] = {}
     waiting: int = 0
+    spread: Mapping[str, DomainCounts] = {}
 
     @classmethod
     def unpack(cls, data: bytes, keys: Keys) -> ShardState:
@@ -85,13 +88,16 @@ class ShardState(NamedTuple):
         try:
             fields = json.loads(data)
             lasts = {name: by_number(fields[name]) for name in ("sent", "got")}
-            return cls(**{**fields, **lasts})
+            spread = {name: DomainCounts(*row) for name, row in fields.get("spread", {}).items()}
+            return cls(**{**fields, **lasts, "spread": spread})
         except (ValueError, TypeError, LookupError, AttributeError):
             raise keys.damaged(f"the state of a shard is {data[:50]!r}") from None
 
     def packed(self) -> bytes:
         """As the server has it."""
         fields = {name: value for name, value in self._asdict().items() if name not in _OF_FOLDERS}
+        if not self.spread:
+            del fields["spread"]
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
