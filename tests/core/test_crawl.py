@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.core_crawl import NOW, Job, link
 from support.naming import case
@@ -27,7 +25,7 @@ from scrapy_aopic.core.order import (
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
@@ -42,37 +40,7 @@ def again(of: Link, request: bytes = b"") -> Link:
     return replace(of, again=True, request=request or of.request)
 
 
-def ticket(of: Link, order: int) -> Link:
-    """The second request for *of*, if it came into being as number *order*."""
-    return replace(of, key=repeat_key(of.key, order))
-
-
-# -- seeds
-
-
-def test_a_seed_is_paid_out_of_the_virtual_page_and_waits():
-    job = Job()
-    job.seed(A)
-    assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
-    assert job.state(A) == PageState.QUEUED
-    assert len(job.crawl) == 1
-    job.commit()
-
-
 # -- a visit
-
-
-def test_a_visit_pays_its_targets_and_the_virtual_page():
-    job = Job()
-    job.seed(A)
-    rest = job.virtual
-    lease = job.visit(B, C, D)
-    each = (SEED - SEED // 4) // 3
-    assert lease.cash == SEED
-    assert [job.cash(page) for page in (A, B, C, D)] == [0, each, each, each]
-    assert job.virtual == rest + SEED - 3 * each
-    assert (job.page(A).history, job.page(A).visits, job.state(A)) == (SEED, 1, PageState.VISITED)
-    job.commit()
 
 
 def test_a_further_link_from_nearer_makes_them_fewer_and_one_from_as_far_inside_does_not():
@@ -126,34 +94,6 @@ def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
     job.seed(again(A))
     job.visit()
     assert job.page(A).outcome == ""
-
-
-# -- fetch it again
-
-
-def test_a_visited_page_that_is_asked_for_again_waits_with_the_cash_that_came_since():
-    job = Job()
-    job.seed(A, B)
-    job.visit()
-    job.visit(A)
-    cash = job.cash(A)
-    job.seed(again(A, b"newer"))
-    assert job.crawl.counts == Counts(queued=1, visited=1, failed=0, hosts=2)
-    lease = job.visit()
-    assert (lease.request, lease.cash, lease.visits) == (b"newer", cash, 1)
-    assert job.crawl.counts == Counts(queued=0, visited=2, failed=0, hosts=2)
-    job.commit()
-
-
-def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash():
-    job = Job()
-    job.seed(A)
-    job.seed(again(A, b"once more"))
-    beside = ticket(A, 2)
-    assert (job.cash(A), job.cash(beside)) == (SEED - SEED // 2, SEED // 2)
-    assert job.crawl.counts.queued == 2
-    assert job.drain() == [A.request, b"once more"]
-    job.commit()
 
 
 # -- hosts
@@ -319,26 +259,6 @@ def test_a_lease_that_a_clean_stop_ended_is_forgotten_after_a_later_crash():
     assert job.crawl.not_before(A.key[:HOST_BYTES]) == job.now + 20
 
 
-# -- counts
-
-
-def test_counts_follow_every_step():
-    job = Job()
-    assert job.crawl.counts == Counts(queued=0, visited=0, failed=0, hosts=0)
-    job.seed(A, B)
-    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
-    lease = job.lease()
-    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, C, link("c", 1))
-    assert job.crawl.counts == Counts(queued=3, visited=1, failed=0, hosts=3)
-    job.visit(is_failure=True)
-    assert job.crawl.counts == Counts(queued=2, visited=1, failed=1, hosts=3)
-    job.drain()
-    assert job.crawl.counts == Counts(queued=0, visited=3, failed=1, hosts=3)
-    job.commit()
-
-
 def test_look_ups_are_counted():
     job = Job()
     job.seed(A)
@@ -393,36 +313,6 @@ def test_with_an_equal_share_the_virtual_page_counts_as_one_more_link_whatever_t
     job.visit(heavy(B, 5), heavy(C, 1))
     each = (SEED - SEED // 3) // 6
     assert job.cash(B) == pytest.approx(5 * each, abs=5)
-    job.commit()
-
-
-@given(
-    weights=st.lists(st.integers(0, 50), min_size=1, max_size=8),
-    fails=st.integers(0, 7),
-    more=st.integers(0, 100),
-)
-def test_no_unit_is_made_or_lost_whatever_links_weigh(weights, fails, more):
-    job = Job(endowment=6.0)
-    targets = [link("t", number) for number in range(len(weights))]
-    job.seed(targets[fails % len(targets)])
-    job.visit(is_failure=True)
-    job.seed(A)
-    lease = job.visit(*map(heavy, targets, weights), n_links=len(weights) + 1, weight=sum(weights) + more)
-    cash = [job.cash(target) for target in targets]
-    assert job.virtual + sum(cash) == TOTAL
-    assert cash[fails % len(targets)] == 0
-    assert lease.cash <= SEED
-    live = [
-        (each, weight)
-        for number, (each, weight) in enumerate(zip(cash, weights, strict=True))
-        if number != fails % len(targets)
-    ]
-    # In proportion, but for the less than one unit that each lacks.
-    assert all(
-        abs(first * weight - second * other) < max(weight, other, 1)
-        for first, other in live
-        for second, weight in live
-    )
     job.commit()
 
 

@@ -67,30 +67,6 @@ class Web:
     def virtual(self) -> int:
         return self.ledger.totals.virtual
 
-    @property
-    def histories(self) -> dict[str, int]:
-        return {name: page.history for name, page in self.pages.items()}
-
-
-# -- by hand
-
-
-def test_four_pages_by_hand_with_the_virtual_page_as_one_more_link():
-    web = Web(dict.fromkeys("abcd", 240), virtual=40, share=None, spending="visited")
-    assert web.visit("a", "bcd") == 60  # 240 over three links and the virtual page
-    assert (web.cash, web.virtual) == ({"a": 0, "b": 300, "c": 300, "d": 300}, 100)
-    assert web.visit("b", "c") == 150
-    assert (web.cash, web.virtual) == ({"a": 0, "b": 0, "c": 450, "d": 300}, 250)
-    assert web.visit("c", "a") == 225
-    assert (web.cash, web.virtual) == ({"a": 225, "b": 0, "c": 0, "d": 300}, 475)
-    assert web.visit("d") == 0  # a dead end
-    assert (web.cash, web.virtual) == ({"a": 225, "b": 0, "c": 0, "d": 0}, 775)
-    assert web.ledger.spend_virtual(225)  # 193 for each of four pages; 3 are left over
-    assert (web.cash, web.virtual) == ({"a": 418, "b": 193, "c": 193, "d": 193}, 3)
-    assert web.histories == {"a": 240, "b": 300, "c": 450, "d": 300}
-    assert web.ledger.totals.distributed == 240 + 300 + 450 + 300
-    assert web.ledger.totals.virtual_distributed == 4 * 193
-
 
 # -- links that differ in weight
 
