@@ -222,33 +222,6 @@ def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first)
     assert most_parked > 150
 
 
-def test_a_host_that_must_wait_leaves_the_memory_when_its_last_page_in_work_ends():
-    desk = Desk(max_active=1)
-    for number in range(20):
-        desk.insert(f"host{number % 10}", number)
-    pages = [desk.take() for _ in range(10)]
-    for page in pages:
-        desk.release(page, gap=1000.0)
-    for page in pages:
-        desk.finish(page)
-    assert len(desk.frontier.active) <= 2
-    assert desk.frontier.places.parked.n >= 8
-
-
-def test_a_host_with_a_page_in_work_is_never_shelved():
-    desk = Desk(max_active=1)
-    desk.insert("a", 1, 10)
-    desk.insert("a", 2, 3)
-    page = desk.take()
-    desk.release(page)
-    desk.insert("b", 3, 30)
-    desk.insert("c", 4, 40)
-    assert (desk.take()[0], desk.take()[0]) == ("c", "b")
-    assert desk.place("a") == "ready"
-    desk.finish(page)
-    assert desk.take() == ("a", 2)
-
-
 # -- back queues
 
 
@@ -552,20 +525,6 @@ def test_late_hosts_wait_behind_others_at_a_gate_and_pass_one_by_one():
     desk.take()
     waiting = [desk.place(f"h{n}.a") for n in range(40)]
     assert waiting.count("gated") == 38
-
-
-def test_a_late_host_with_a_page_in_work_stays_in_memory():
-    desk = overdrawn(max_active=1)
-    desk.insert("www.a", 11, 39)
-    page = desk.take()
-    desk.release(page)
-    assert desk.place("www.a") == "late"
-    desk.insert("b", 20, 1)
-    desk.insert("c", 21, 2)
-    assert desk.fetch() == ("c", 21)
-    assert desk.place("www.a") == "late"
-    desk.finish(page)
-    assert desk.drain() == [("b", 20), ("www.a", 11)]
 
 
 def test_endless_sub_hosts_of_a_late_domain_do_not_fill_the_memory_and_cost_a_few_reads_each():

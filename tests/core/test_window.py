@@ -5,7 +5,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import Page, PageState
@@ -42,12 +41,6 @@ CLOCKS = pytest.mark.parametrize("clock", ["turns", "seconds"])
 )
 def test_the_interpolated_history_by_hand(clock, passed, history):
     assert histories(Window(8.0, "interpolation", clock), (5.0, 1000), (5.0 + passed, 60)) == [1000, history]
-
-
-@CLOCKS
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_history_after_the_first_visit_is_what_it_spent(clock, kind):
-    assert histories(Window(8.0, kind, clock), (1e6, 1000)) == [1000]
 
 
 @CLOCKS
@@ -112,14 +105,6 @@ def test_visits_of_the_variable_window_that_span_no_time_are_added_up():
     assert histories(window, (4.0, 10), (4.0, 10), (4.0, 10), (4.0, 10)) == [10, 30, 40, 50]
 
 
-def test_the_variable_window_goes_by_turns_whatever_the_clock():
-    turns, seconds = Page(PageState.QUEUED, 1), Page(PageState.QUEUED, 1)
-    for turn in range(5):
-        Window(3, "variable", "turns").visit(turns, 10, float(turn), 1e9)
-        Window(3, "variable", "seconds").visit(seconds, 10, float(turn), 1e9)
-    assert turns == seconds
-
-
 @CLOCKS
 def test_the_exponential_mean_by_hand(clock):
     passed, window = 8.0 * math.log(2), Window(8.0, "ewma", clock)
@@ -138,23 +123,6 @@ def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit():
         window.visit(page, 50, 11.0, 0.0, 1_000_000)
         # 50 units in the window's length; the class counts no more, but for one of the turns of the variable window.
         assert page.history == {"variable": 8 * (100 + 50) // 9, "ewma": 325}.get(kind, 50), kind
-
-
-def test_a_class_average_of_nothing_is_no_unknown_one():
-    page = Page(PageState.QUEUED, 1)
-    Window().visit(page, 50, 3.0, 0.0, 0)
-    assert page.history == 0
-
-
-def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing():
-    for kind in KINDS:
-        page, window = Page(PageState.QUEUED, 1), Window(4, kind)
-        for turn in (0.5, 1.5, 2.0, 9.0):
-            before = replace(page)
-            history = window.history(page, 700, turn, turn)
-            assert page == before, kind
-            window.visit(page, 700, turn, turn)
-            assert page.history == history, kind
 
 
 def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits():
@@ -285,7 +253,3 @@ def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_las
 def test_a_page_that_was_not_visited_for_a_whole_window_is_expected_to_get_what_it_got():
     page = Page(PageState.VISITED, 0, visits=9, history=800, visited_turn=10.0)
     assert Window().expected(page, 123, 18.0, 0.0) == 123
-
-
-def test_a_page_that_was_never_visited_is_expected_to_get_what_it_got():
-    assert Window().expected(Page(PageState.QUEUED, 0), 123, 18.0, 0.0) == 123
