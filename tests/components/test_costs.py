@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Request, Spider, signals
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from support.core_crawl import Job, link
 from support.naming import case
-from support.small_web import Web, check, crawl, until
+from support.small_web import Follow, Web, check, crawl, until
 
 from scrapy_aopic import BroadSpider, Links
 from scrapy_aopic.core.api import Lease
@@ -59,10 +59,9 @@ async def n_visited(crawler: Crawler) -> int:
     return n
 
 
-class Waiting(Spider):
+class Waiting(Follow):
     """Reads the page of an evil host until all pages of a good one were asked for, or a minute is over."""
 
-    name = "waiting"
     start_urls = ["http://evil.test/", "http://good.test/"]
 
     def __init__(self, **arguments: Any) -> None:
@@ -312,8 +311,7 @@ def test_a_domain_has_less_of_a_crawl_by_names_that_do_not_exist() -> None:
     job.seed(link("a.evil.test"), link("good.test"))
     for _ in range(2):
         lease = job.lease()
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *[link(lease.host, number) for number in range(1, 60)])
+        job.finish(lease, *[link(lease.host, number) for number in range(1, 60)])
     silent = TransferResult(0.1, Outcome.SILENT, 0.0, 0.0, "", "http://h.evil.test", is_nowhere=True)
     for n in range(100):
         job.crawl.transferred(f"h{n}.evil.test", silent, job.now)
@@ -377,8 +375,7 @@ def test_domains_whose_answers_cost_more_come_after_another_however_many_they_ar
     job.seed(*map(link, evil), link("good.test"))
     for _ in range(13):
         lease = job.lease()
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *[link(lease.host, number) for number in range(1, 60)])
+        job.finish(lease, *[link(lease.host, number) for number in range(1, 60)])
     for host in evil:
         job.crawl.charge(host_key(host), 0.05, 0.0, job.now)
     assert {job.visit().host for _ in range(50)} == {"good.test"}

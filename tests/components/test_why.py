@@ -141,9 +141,7 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
 
 def waiting_job(**politeness: Any) -> Job:
     """A host of which a page was just fetched, and three wait."""
-    job = Job(politeness=Politeness(**politeness))
-    job.seed(*(link(f"http://a.test/{n}") for n in range(4)))
-    return job
+    return Job(*(link(f"http://a.test/{n}") for n in range(4)), politeness=Politeness(**politeness))
 
 
 def fetch(
@@ -151,8 +149,7 @@ def fetch(
 ) -> Lease:
     lease = job.crawl.lease(job.now)
     job.crawl.transferred(lease.host, TransferResult(seconds, outcome), job.now)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, *links)
+    job.finish(lease, *links)
     return lease
 
 
@@ -199,8 +196,7 @@ def test_a_page_that_waits_lower_because_of_its_directory_says_so():
 def test_a_page_that_waits_lower_because_of_its_branch_says_so():
     order = Aopic()
     order.branch_pages = 2
-    job = Job(order=order, politeness=Politeness(factor=0.0))
-    job.seed(link("http://a.test/"))
+    job = Job(link("http://a.test/"), order=order, politeness=Politeness(factor=0.0))
     for number in range(4):  # each leads to the next two of a tree
         fetch(job, links=[link(f"http://a.test/{2 * number + each}") for each in (1, 2)])
     answer = asked(job, "http://a.test/8")
@@ -256,8 +252,7 @@ def test_a_job_that_was_closed_waits_for_a_crawl():
 
 
 def test_a_ready_host_says_how_many_have_better_pages():
-    job = Job()
-    job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
+    job = Job(*(link(f"http://h{n}.test/") for n in range(3)))
     next(iter(job.crawl.frontier.active.values())).best += 2
     job.commit()
     better = [why(job.store, f"h{n}.test", rules()).facts["better"] for n in range(3)]
@@ -267,8 +262,7 @@ def test_a_ready_host_says_how_many_have_better_pages():
 
 
 def test_names_of_hosts_are_taken_as_people_write_them():
-    job = Job()
-    job.seed(link("http://xn--mnchen-3ya.test/"))
+    job = Job(link("http://xn--mnchen-3ya.test/"))
     assert asked(job, "M\N{LATIN SMALL LETTER U WITH DIAERESIS}nchen.test.").kind == "ready"
 
 
@@ -298,8 +292,7 @@ def test_a_page_in_flight_is_said_to_be():
 
 @pytest.mark.parametrize(("max_active", "kind"), [(100, "ready"), (1, "shelved")])
 def test_hosts_that_are_on_the_disk_are_found(max_active, kind):
-    job = Job(max_active=max_active)
-    job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
+    job = Job(*(link(f"http://h{n}.test/") for n in range(3)), max_active=max_active)
     assert asked(job, "h2.test").kind == kind
 
 

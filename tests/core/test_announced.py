@@ -18,8 +18,7 @@ A, B, C, D = link("a"), link("b"), link("c"), link("d")
 
 
 def test_an_announced_page_waits_without_cash_and_is_paid_at_the_end():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     lease = job.lease()
     given = job.crawl.announce(lease, [B, C], job.now)
     assert [job.cash(each) for each in (A, B, C)] == [SEED, 0, 0]
@@ -66,8 +65,7 @@ def test_with_its_endowment_and_the_clicks_of_its_page_too():
 
 
 def test_a_known_page_stays_where_it_is():
-    job = Job()
-    job.seed(A, replace(B, shift=3))
+    job = Job(A, replace(B, shift=3))
     lease = job.lease()
     given = job.crawl.announce(lease, [B], job.now)
     job.settle(lease, *given)
@@ -76,23 +74,20 @@ def test_a_known_page_stays_where_it_is():
 
 
 def test_one_that_asks_for_a_fetch_gets_one():
-    job = Job()
-    job.seed(A, B)
+    job = Job(A, B)
     job.visit()
     lease = job.lease()
     again = [replace(each, again=True, request=b"again") for each in (A, B, C)]
     given = job.crawl.announce(lease, again, job.now)
     assert not any(each.again for each in given)
     assert job.state(A) == PageState.QUEUED
-    job.crawl.release(lease, job.now)
-    job.settle(lease, *given)
+    job.finish(lease, *given)
     assert sorted(job.drain()) == [b"again"] * 3
     job.commit()
 
 
 def test_a_link_that_cannot_be_changes_nothing():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     lease = job.lease()
     with pytest.raises(CallError):
         job.crawl.announce(lease, [B, replace(C, host="other")], job.now)
@@ -102,8 +97,7 @@ def test_a_link_that_cannot_be_changes_nothing():
 
 
 def test_a_lease_that_has_ended_announces_nothing():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     lease = job.visit()
     assert job.crawl.announce(lease, [B], job.now) == [B]
     assert job.crawl.page(B.key) is None

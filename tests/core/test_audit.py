@@ -38,8 +38,7 @@ BUSY = QUEUED.key[:HOST_BYTES]
 @pytest.fixture
 def store() -> MemoryStore:
     """A crawl with pages in each state and hosts in each place, which holds."""
-    job = Job(max_active=1)
-    job.seed(link("parked", 0))
+    job = Job(link("parked", 0), max_active=1)
     lease = job.lease()
     job.release(lease, gap=100.0)
     job.settle(lease)
@@ -239,8 +238,7 @@ def test_each_kind_of_page_and_host_is_looked_at(store):
 
 
 def test_only_the_first_of_many_violations_are_kept_but_all_are_counted():
-    job = Job()
-    job.seed(*(link("a", number) for number in range(2500)))
+    job = Job(*(link("a", number) for number in range(2500)))
     job.commit()
     for number in range(2500):
         change_row(job.store, Family.REQUESTS, link("a", number).key, None)
@@ -250,16 +248,14 @@ def test_only_the_first_of_many_violations_are_kept_but_all_are_counted():
 
 
 def test_names_of_hosts_may_contain_what_looks_like_a_place_to_fill_in():
-    job = Job()
-    job.seed(link("{0}{name}"))
+    job = Job(link("{0}{name}"))
     job.commit()
     change_host(job.store, link("{0}{name}"), queued=2)
     assert any("host {0}{name} (" in violation for violation in audit(job.store).violations)
 
 
 def test_cash_handed_to_a_class_is_counted_for_pages_that_have_not_heard_of_it():
-    job = Job(spending="unvisited")
-    job.seed(*(link("a", number) for number in range(5)))
+    job = Job(*(link("a", number) for number in range(5)), spending="unvisited")
     lease = job.lease()
     job.commit()
     result = audit(job.store)

@@ -233,8 +233,7 @@ def test_kills_with_several_pages_in_flight_lose_nothing_and_keep_every_unit():
         if dice.random() < 0.2:
             job.commit()
         if dice.random() < 0.02:
-            job.commit()
-            job.reopen(later=0.5)
+            job.kill(later=0.5)
             held.clear()
     job.check()
     assert len(set(fetched)) == job.crawl.counts.visited == 24 + 40

@@ -22,8 +22,7 @@ def crawl_some(job: Job, outcomes: list[str], seconds: float = 0.2) -> None:
         lease = job.crawl.lease(job.now)
         assert isinstance(lease, Lease)
         job.crawl.transferred(lease.host, TransferResult(seconds, Outcome.ANSWER), job.now)
-        job.crawl.release(lease, job.now)
-        job.settle(lease, outcome=outcome, is_failure=outcome.startswith("http"))
+        job.finish(lease, outcome=outcome, is_failure=outcome.startswith("http"))
         job.now += 100
 
 
@@ -66,8 +65,7 @@ def test_pages_whose_owners_ask_something_are_classes_of_their_own():
 
 
 def test_what_was_counted_outlives_the_run_and_is_audited():
-    job = Job()
-    job.seed(*(link("a", n) for n in range(6)))
+    job = Job(*(link("a", n) for n in range(6)))
     crawl_some(job, ["", "http 404"])
     job.commit()
     job.crawl = Crawl(job.store, job.policy, job.now)
@@ -89,8 +87,7 @@ def test_what_was_counted_outlives_the_run_and_is_audited():
 
 @pytest.mark.parametrize("row", [None, b"\xc1", b"\x00"])
 def test_a_job_without_counters_begins_to_count_and_is_not_audited_for_it(row):
-    job = Job()
-    job.seed(*(link("a", n) for n in range(4)))
+    job = Job(*(link("a", n) for n in range(4)))
     crawl_some(job, [""])
     job.commit()
     job.store.write({Family.META: {COUNTERS_KEY: row}}, sync=True)
@@ -104,8 +101,7 @@ def test_a_job_without_counters_begins_to_count_and_is_not_audited_for_it(row):
 
 
 def test_a_version_that_does_not_count_leaves_a_gap_that_is_known():
-    job = Job()
-    job.seed(*(link("a", n) for n in range(4)))
+    job = Job(*(link("a", n) for n in range(4)))
     crawl_some(job, [""])
     job.commit()
     old = job.store.get_many(Family.META, [COUNTERS_KEY])[0]
@@ -119,8 +115,7 @@ def test_a_version_that_does_not_count_leaves_a_gap_that_is_known():
 
 
 def test_times_in_the_queue_are_counted():
-    job = Job()
-    job.seed(link("a"), link("b"))
+    job = Job(link("a"), link("b"))
     crawl_some(job, ["", ""])
     assert job.crawl.counters.waited == 2
     assert job.crawl.counters.waited_seconds == 100  # the second one waited until the first had ended

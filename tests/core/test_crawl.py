@@ -88,8 +88,7 @@ def test_a_page_waits_a_front_queue_lower_for_each_click_beyond_36_until_one_fro
 
 
 def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(outcome="redirect")
     job.seed(again(A))
     job.visit()
@@ -100,8 +99,7 @@ def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
 
 
 def test_a_lease_says_what_is_asked_and_of_whom():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     assert job.lease()[:-1] == Lease(A.key, "a", A.request, SEED, 0)[:-1]
     assert (len(job.crawl.leases), len(job.crawl), job.crawl.counts.queued) == (1, 0, 1)
 
@@ -113,8 +111,7 @@ def test_nothing_queued_is_nothing_to_wait_for():
 
 
 def test_a_page_may_end_before_its_host_is_released():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     lease = job.lease()
     job.settle(lease, B)
     assert job.lease().key == B.key
@@ -169,8 +166,7 @@ def test_a_new_crawl_is_no_resumed_one():
 
 
 def test_a_crawl_that_was_closed_goes_on_where_it_was():
-    job = Job()
-    job.seed(A, D)
+    job = Job(A, D)
     job.visit(B, C)
     job.visit(is_failure=True)
     job.commit(is_clean=True)
@@ -192,19 +188,15 @@ def test_a_crawl_that_was_closed_goes_on_where_it_was():
 
 
 def test_a_clean_stop_with_pages_in_work_makes_no_host_wait():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.lease()
-    job.commit(is_clean=True)
-    job.reopen(later=0.0)
+    job.restart(later=0.0)
     assert job.lease().key == A.key
 
 
 def test_after_a_crash_the_time_to_wake_is_known_before_a_page_is_asked_for():
-    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
-    job.seed(A)
-    job.commit()
-    job.reopen(later=500.0)
+    job = Job(A, politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.kill(later=500.0)
     assert job.crawl.when() == NotBefore(job.now + 20)
 
 
@@ -217,8 +209,7 @@ def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place):
     if place != "nothing queued":
         job.seed(A)
     job.crawl.set_crawl_delay("a", 45.0, job.now)
-    job.commit()
-    job.reopen(later=500.0)
+    job.kill(later=500.0)
     restart = job.now
     job.now = restart + 20
     if place == "disk":
@@ -239,29 +230,24 @@ def test_what_is_allowed_of_a_host_is_kept_with_it_wherever_it_is(place):
     job.crawl.allow("a", 1)
     job.crawl.allow("a", 1 << 63 | 3)
     job.crawl.allow("unknown", 1)
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert [job.crawl.allowed(name) for name in ("a", "b", "unknown")] == [1 << 63 | 3, 0, 0]
     job.visit()
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert job.crawl.allowed("a") == 1 << 63 | 3
 
 
 def test_a_lease_that_a_clean_stop_ended_is_forgotten_after_a_later_crash():
-    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
-    job.seed(A)
+    job = Job(A, politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
     job.lease()
-    job.commit(is_clean=True)
-    job.reopen(later=86400.0)
+    job.restart(later=86400.0)
     job.commit()  # as a process does when it starts
     job.reopen(later=1.0)
     assert job.crawl.not_before(A.key[:HOST_BYTES]) == job.now + 20
 
 
 def test_look_ups_are_counted():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(B)
     hits, misses = job.crawl.cache_hits
     assert misses == 2  # A and B, when they were new
@@ -276,8 +262,7 @@ def heavy(of: Link, weight: int) -> Link:
 
 
 def test_a_link_that_weighs_nothing_is_asked_for_and_not_paid():
-    job = Job(endowment=6.0)
-    job.seed(A)
+    job = Job(A, endowment=6.0)
     job.visit(heavy(B, 0), C)
     assert job.cash(B) == 0
     assert job.cash(C) > SEED
@@ -286,30 +271,26 @@ def test_a_link_that_weighs_nothing_is_asked_for_and_not_paid():
 
 
 def test_a_page_whose_links_weigh_nothing_gives_everything_to_the_virtual_page():
-    job = Job(endowment=6.0)
-    job.seed(A)
+    job = Job(A, endowment=6.0)
     job.visit(heavy(B, 0), heavy(C, 0))
     assert (job.cash(B), job.cash(C), job.virtual) == (0, 0, TOTAL)
     job.commit()
 
 
 def test_filtered_links_give_their_weight_to_the_virtual_page():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(heavy(B, 2), n_links=3, weight=10)
     assert job.cash(B) == (SEED - SEED // 4) * 2 // 10
 
 
 def test_of_links_to_one_page_the_first_decides_on_the_weight():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(heavy(B, 1), heavy(B, 100), heavy(A, 100), C)
     assert job.cash(B) == job.cash(C) == (SEED - SEED // 4) // 2
 
 
 def test_with_an_equal_share_the_virtual_page_counts_as_one_more_link_whatever_they_weigh():
-    job = Job(share=None)
-    job.seed(A)
+    job = Job(A, share=None)
     job.visit(heavy(B, 5), heavy(C, 1))
     each = (SEED - SEED // 3) // 6
     assert job.cash(B) == pytest.approx(5 * each, abs=5)
@@ -354,8 +335,7 @@ def test_spending_on_many_pages_touches_none_of_them():
 
 @pytest.mark.parametrize("is_visited", [False, True])
 def test_a_known_page_is_given_the_worth_of_seeds_and_moves_up(is_visited):
-    job = Job()
-    job.seed(A, B)
+    job = Job(A, B)
     if is_visited:
         job.visit()
     rest, cash = job.virtual, job.cash(A)
@@ -369,15 +349,13 @@ def test_a_known_page_is_given_the_worth_of_seeds_and_moves_up(is_visited):
 
 def test_a_waiting_page_that_is_given_cash_comes_first():
     for max_active in (1, 100):
-        job = Job(max_active=max_active)
-        job.seed(A, B, C)
+        job = Job(A, B, C, max_active=max_active)
         job.crawl.enrich(C.key, job.now, 8.0)
         assert job.drain() == [C.request, A.request, B.request]
 
 
 def test_a_page_that_failed_or_is_unknown_is_given_nothing():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(is_failure=True)
     assert job.crawl.enrich(A.key, job.now, 5.0) == job.crawl.enrich(B.key, job.now, 5.0) == 0
     assert job.virtual == TOTAL
@@ -387,8 +365,7 @@ def test_a_page_that_failed_or_is_unknown_is_given_nothing():
 
 
 def test_a_job_keeps_the_order_that_it_began_with():
-    job = Job(order=Opic())
-    job.seed(A, B)
+    job = Job(A, B, order=Opic())
     job.visit(C)
     job.commit(is_clean=True)
     stored = {family: list(job.store.scan(family)) for family in Family}
@@ -402,10 +379,8 @@ def test_a_job_keeps_the_order_that_it_began_with():
 
 def test_pages_from_before_are_told_from_new_ones_in_every_order():
     for order in [Opic, BreadthFirst, DepthFirst, OpicRandom, Backlinks, LargerSites]:
-        job = Job(order=order())
-        job.seed(A, B)
-        job.commit(is_clean=True)
-        job.reopen()
+        job = Job(A, B, order=order())
+        job.restart()
         job.seed(C)
         assert [job.crawl.is_from_before(job.page(page)) for page in (A, B, C)] == [True, True, False], order
 
@@ -423,8 +398,7 @@ def test_a_seed_vouches_for_its_domain_and_a_page_seeded_without_cash_does_not(r
     job.crawl.enrich(pages["a"].key, job.now, 4.0)
     job.crawl.enrich(pages["c"].key, job.now, 8.0)
     if reopens:
-        job.commit(is_clean=True)
-        job.reopen()
+        job.restart()
     # After three visits "a", which has half of the seeds, is in time, and "c" is late.
     assert [job.visit().host for _ in range(3)] == ["a", "d", "c"]
     job.commit()
@@ -457,8 +431,7 @@ def kept(job: Job) -> dict[bytes, list[bytes]]:
 
 
 def test_links_are_kept_in_the_order_of_the_document_each_once():
-    job = Job(keep_links=True)
-    job.seed(A)
+    job = Job(A, keep_links=True)
     job.visit(C, B, A, C, again(D))
     job.visit()
     job.commit()
@@ -466,8 +439,7 @@ def test_links_are_kept_in_the_order_of_the_document_each_once():
 
 
 def test_links_are_not_kept_unless_they_are_wanted():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     job.visit(B)
     job.commit()
     assert kept(job) == {}
@@ -475,8 +447,7 @@ def test_links_are_not_kept_unless_they_are_wanted():
 
 def test_links_are_those_of_ordinary_pages():
     for outcome, is_failure in [("redirect", False), ("http 404", True)]:
-        job = Job(keep_links=True)
-        job.seed(A)
+        job = Job(A, keep_links=True)
         job.visit(B, outcome=outcome, is_failure=is_failure)
         job.visit(C)
         job.commit()
@@ -484,8 +455,7 @@ def test_links_are_those_of_ordinary_pages():
 
 
 def test_the_links_of_the_last_visit_are_kept():
-    job = Job(keep_links=True)
-    job.seed(A)
+    job = Job(A, keep_links=True)
     job.visit(B, C)
     job.seed(again(A), is_endowed=False)
     job.crawl.enrich(A.key, job.now, 5.0)
@@ -517,8 +487,7 @@ def test_a_crawl_reads_the_next_pages_of_a_host_with_the_first_from_a_store_that
     job.crawl = Crawl(job.store, job.policy, job.now)
     pages = [link("a", number) for number in range(24)]
     job.seed(*pages)
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     job.store.n_reads = 0
     assert sorted(job.drain()) == sorted(page.request for page in pages)
     assert job.store.n_reads == 2 * len(pages) / (1 + FarStore.read_ahead)

@@ -44,8 +44,7 @@ def visit(job: Job, numbers: range) -> None:
 
 def test_memory_does_not_grow_by_the_page(monkeypatch):
     monkeypatch.setattr(leases, "_MAX_ENDED", 20)  # not 10,000, which is a bound as well
-    job = Job(connections=16, page_cache=20, commit_within=1e9)
-    job.seed(*(link(f"h{n}.example") for n in range(4)))
+    job = Job(*(link(f"h{n}.example") for n in range(4)), connections=16, page_cache=20, commit_within=1e9)
     visit(job, range(1, 400))
     before = items_in_memory(job)
     visit(job, range(400, 1200))

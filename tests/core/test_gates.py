@@ -44,8 +44,7 @@ class Shared(Job):
     def end(self, lease: Lease, *, transfer: float = 0.1, **how: Any) -> None:
         """End the transfer of *lease*, which took *transfer* seconds, and its visit."""
         self.crawl.transferred(lease.host, TransferResult(transfer, Outcome.ANSWER, **how), self.now)
-        self.crawl.release(lease, self.now)
-        self.settle(lease)
+        self.finish(lease)
 
 
 # -- domains and addresses
@@ -106,8 +105,7 @@ def test_after_a_crash_the_gate_of_a_leased_host_is_shut_as_long_as_the_host_wai
     shared.seed(link("a.one"), link("b.one"))
     lease = shared.lease()
     shared.now += 3.0
-    shared.commit()
-    shared.reopen()
+    shared.kill()
     waits = 10 * (3.0 + shared.policy.commit_within)
     for host in ("a.one", "b.one"):
         assert shared.crawl.not_before(host_key(host)) == (
@@ -354,8 +352,7 @@ def test_slow_hosts_have_all_connections_if_there_are_no_others():
 
 
 def test_without_a_number_of_connections_nobody_waits_for_others():
-    job = Job(politeness=POLITE)
-    job.seed(*(link(f"h{n}") for n in range(50)))
+    job = Job(*(link(f"h{n}") for n in range(50)), politeness=POLITE)
     for n in range(50):
         job.crawl.transferred(f"h{n}", TransferResult(30.0, Outcome.ANSWER), job.now - 1000)
         assert isinstance(job.lease(), Lease)
@@ -432,8 +429,7 @@ def test_the_address_of_a_leased_host_is_kept_with_it():
     job = Shared({"a.one": "10.0.0.1"}, by_address=True)
     job.seed(link("a.one"))
     lease = job.lease()
-    job.commit()
-    job.reopen()
+    job.kill()
     host = job.crawl.frontier.host(lease.key[:HOST_BYTES])
     assert host is not None
     assert (host.address, host.is_located) == ("10.0.0.1", False)
@@ -451,14 +447,12 @@ def test_it_is_known_whom_the_crawl_waits_for(shared):
 
 
 def test_it_is_known_whom_the_crawl_waits_for_if_that_is_on_the_disk():
-    job = Job(politeness=Politeness(), max_active=1)
-    job.seed(*(link(f"h{n}", m) for n in range(4) for m in range(2)))
+    job = Job(*(link(f"h{n}", m) for n in range(4) for m in range(2)), politeness=Politeness(), max_active=1)
     asked = []
     for n in range(4):
         lease = job.lease()
         job.crawl.transferred(lease.host, TransferResult(1.0 + n, Outcome.ANSWER), job.now)
-        job.crawl.release(lease, job.now)
-        job.settle(lease)
+        job.finish(lease)
         asked.append(lease.host)
     assert job.crawl.awaited() == (pytest.approx(NOW + 10.0, abs=0.01), asked[0])
 
@@ -490,8 +484,7 @@ def test_a_step_moves_few_hosts_however_many_wait_for_a_connection(looks_up, mon
 
 def test_new_hosts_that_wait_for_their_turn_only_count_as_ready():
     """Else politeness would seem to be what limits a crawl of many hosts."""
-    job = Job(politeness=POLITE, connections=10)
-    job.seed(*(link(f"h{n}") for n in range(500)))
+    job = Job(*(link(f"h{n}") for n in range(500)), politeness=POLITE, connections=10)
     assert job.crawl.hosts_by_place.ready == 500
     while isinstance(job.crawl.lease(job.now), Lease):
         pass
@@ -499,8 +492,7 @@ def test_new_hosts_that_wait_for_their_turn_only_count_as_ready():
 
 
 def test_a_host_whose_address_was_looked_up_is_requested_before_others_are_looked_up():
-    job = Job(politeness=POLITE, connections=100, looks_up=True)
-    job.seed(*(link(f"h{n}") for n in range(50)))
+    job = Job(*(link(f"h{n}") for n in range(50)), politeness=POLITE, connections=100, looks_up=True)
     first = job.crawl.lease(job.now)
     assert isinstance(first, Unlocated)
     job.crawl.locate(first, "", job.now)
@@ -531,8 +523,7 @@ def pages_beside(dead: int) -> int:
                 pages += 1
                 job.seed(link(lease.host, pages))
                 job.crawl.transferred(lease.host, TransferResult(0.1), job.now)
-                job.crawl.release(lease, job.now)
-                job.settle(lease)
+                job.finish(lease)
             else:
                 result = TransferResult(0.0, Outcome.SILENT, origin=lease.host)
                 job.crawl.transferred(lease.host, result, job.now)

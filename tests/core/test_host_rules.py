@@ -125,8 +125,7 @@ def test_a_domain_has_its_own_budget_whoever_links_to_it():
             job = by_support(rules=HostRules({"b": HostRule(budget=part)}))
             assert spread(job, free) == ["b"] * free, (reopens, part, more)
             if reopens:
-                job.commit(is_clean=True)
-                job.reopen()
+                job.restart()
             hosts = [job.visit().host for _ in range(39)]
             assert hosts.count("b") == more, (reopens, part, more)  # of 60 in all
             job.commit()
@@ -154,8 +153,7 @@ def test_pages_of_a_host_come_back_by_its_own_interval_before_all_others():
             if not isinstance(lease, Lease):
                 break
             visits[lease.host].append(round((job.now - start) / HOUR))
-            job.crawl.release(lease, job.now)
-            job.settle(lease, version=version(len(visits[lease.host])))
+            job.finish(lease, version=version(len(visits[lease.host])))
         job.now += HOUR + 1
     assert len(visits["news"]) >= 200
     assert all(after - before <= 2 for before, after in pairwise(visits["news"]) if before > 40)
@@ -180,8 +178,7 @@ def test_the_first_page_of_a_host_gets_cash_from_the_virtual_page_once(how):
     else:
         lease = job.lease()
         announced = job.crawl.announce(lease, pages, job.now, 3)
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *announced)
+        job.finish(lease, *announced)
     first, *others = map(job.cash, pages)
     assert first >= 999 * (TOTAL >> SEED_SHIFT) > 100 * max(others)
     job.commit(is_clean=True)  # which counts all cash

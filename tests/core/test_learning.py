@@ -337,9 +337,7 @@ def lead_of(anchor: str, grade: float = 1.0) -> bytes:
 
 
 def focused_job() -> Job:
-    job = Job(order=Focused(1.0, 0.0))
-    job.seed(link("a"), link("b"))
-    return job
+    return Job(link("a"), link("b"), order=Focused(1.0, 0.0))
 
 
 def leads(job: Job) -> dict[bytes, bytes]:

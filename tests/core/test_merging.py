@@ -33,8 +33,8 @@ TEXT = text_of(b"one text")
 class Job(Whole):
     """A crawl of hosts that are all of one registered domain, unless *policy* says else."""
 
-    def __init__(self, **policy: Any) -> None:
-        super().__init__(**{"domain_of": lambda _: "one", **policy})
+    def __init__(self, *seeds: Link, **policy: Any) -> None:
+        super().__init__(*seeds, **{"domain_of": lambda _: "one", **policy})
 
 
 def histories(job: Job, *pages: Link) -> list[int]:
@@ -77,8 +77,7 @@ def visit_original(job: Job, page: Link, *links: Link) -> None:
 
 
 def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing():
-    job = Job()
-    job.seed(A, B)
+    job = Job(A, B)
     visit_original(job, A)
     had, virtual, distributed = job.cash(B), job.virtual, job.crawl.ledger.totals.distributed
     visit_duplicate(job, B)
@@ -92,8 +91,7 @@ def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing():
 
 def test_a_page_that_is_one_with_another_is_no_ordinary_page():
     for outcome in ["", "redirect"]:
-        job = Job()
-        job.seed(A, B, C)
+        job = Job(A, B, C)
         visit_original(job, A)
         lease = begin(job, B)
         assert job.crawl.judge(lease, TEXT).first, outcome
@@ -228,16 +226,14 @@ def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknow
 
 
 def test_a_page_is_united_with_the_first_one_of_its_site_whoever_copied_that_before():
-    job = Job(domain_of=lambda host: "copy" if host == "a" else "site")
-    job.seed(A, B, C, D)
+    job = Job(A, B, C, D, domain_of=lambda host: "copy" if host == "a" else "site")
     assert [judged(job, page) for page in (A, B, C)] == [b"", b"", B.key]
     job.reopen()
     job.crawl.seed(A, job.now)
     job.seed(*(page for page in (B, C, D) if job.crawl.page(page.key) is None))
     job.now += 70
     assert [judged(job, page) for page in (A, B, C)] == [b"", b"", B.key]
-    job.commit()
-    job.reopen()
+    job.kill()
     job.now += 70
     assert judged(job, D) == B.key  # also in the next process
     job.commit()
@@ -267,8 +263,7 @@ def visit_claiming(job: Job, page: Link, *links: Link) -> None:
 
 def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
     """The common case: /page?from=mail says that it is /page, and has its text."""
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     visit_claiming(job, A, B, C)
     visit_original(job, B, C)
     assert (job.page(A).canonical, job.page(B).canonical) == (B.key, b"")
@@ -280,8 +275,7 @@ def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
 
 
 def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_both():
-    job = Job()
-    job.seed(A)
+    job = Job(A)
     visit_claiming(job, A, B, C)
     visit_original(job, B, C)
     job.crawl.seed(replace(A, again=True), job.now)
@@ -295,8 +289,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
 
 
 def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
-    job = Job()
-    job.seed(A, B)
+    job = Job(A, B)
     visit_claiming(job, A, B)
     visit(job, B)  # with another text
     assert job.page(A).canonical == B.key
@@ -307,8 +300,7 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
 
 @pytest.mark.parametrize("is_duplicate", [False, True])
 def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(is_duplicate):
-    job = Job()
-    job.seed(A, B)
+    job = Job(A, B)
     visit_original(job, A)
     lease = begin(job, B)
     assert not is_duplicate or job.crawl.judge(lease, TEXT).first
@@ -321,8 +313,7 @@ def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_anoth
 
 
 def test_links_to_a_page_count_for_the_page_that_stands_for_it():
-    job = Job(order=Aopic())
-    job.seed(A, B, C, D)
+    job = Job(A, B, C, D, order=Aopic())
     visit_original(job, A)
     visit(job, C, B)
     visit_duplicate(job, B)
@@ -337,8 +328,7 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it():
 @pytest.mark.parametrize("kind", ["fixed", "variable"])
 def test_windows_that_keep_visits_count_what_was_moved(kind):
     """With nothing between the visits, no history fades."""
-    job = Job(window=Window(1e9 if kind == "fixed" else 1000, kind), share=0.0)
-    job.seed(A, B)
+    job = Job(A, B, window=Window(1e9 if kind == "fixed" else 1000, kind), share=0.0)
     for page in (A, B, A, B, A):
         visit(job, page)
         job.crawl.seed(replace(page, again=True), job.now)
@@ -356,8 +346,7 @@ def test_windows_that_keep_visits_count_what_was_moved(kind):
 
 
 def test_an_average_that_stands_for_a_newcomers_history_is_not_moved():
-    job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
-    job.seed(A)
+    job = Job(A, recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
     visit_original(job, A)
     for _ in range(3):
         job.now += 100
@@ -370,8 +359,7 @@ def test_an_average_that_stands_for_a_newcomers_history_is_not_moved():
 
 
 def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then():
-    job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
-    job.seed(A, B)
+    job = Job(A, B, recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
     visit_original(job, A)
     visit_duplicate(job, B)
     job.now += 100
@@ -392,8 +380,7 @@ def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then():
 
 def united() -> Job:
     """B is united with A, and C claims to be D, which waits."""
-    job = Job()
-    job.seed(A, B, C, D)
+    job = Job(A, B, C, D)
     visit_original(job, A)
     visit_duplicate(job, B)
     visit(job, C, same_as=D.key)

@@ -61,8 +61,7 @@ class Web:
         """Visit the next page of *job*; returns its number."""
         lease = job.lease()
         number = int.from_bytes(lease.request, "big")
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *map(self.link, self.links[number]))
+        job.finish(lease, *map(self.link, self.links[number]))
         return number
 
     def visit_all(self, job: Job, *, every: int, then: Callable[[], None]) -> list[int]:
@@ -127,8 +126,7 @@ def test_a_crawl_that_is_stopped_and_goes_on_fetches_the_same_pages_as_one_that_
     job = Job(order=ORDERS[name](), max_active=100)
 
     def stop() -> None:
-        job.commit(is_clean=True)
-        job.reopen()
+        job.restart()
 
     whole = web.visit_all(Job(order=ORDERS[name](), max_active=100), every=7, then=lambda: None)
     runs = [whole, web.visit_all(job, every=7, then=stop)]
@@ -143,8 +141,7 @@ def test_a_crawl_that_is_stopped_and_goes_on_fetches_the_same_pages_as_one_that_
 def test_breadth_first_is_the_order_of_discovery_over_all_hosts():
     for max_active in (1, 2, 5, 100):
         web = Web(200, 10, seed=3)
-        job = Job(order=BreadthFirst(), max_active=max_active)
-        job.seed(*map(web.link, (5, 3)))
+        job = Job(*map(web.link, (5, 3)), order=BreadthFirst(), max_active=max_active)
         expected, found = [5, 3], {5, 3}
         for position in range(150):
             assert web.visit(job) == expected[position]
@@ -156,8 +153,7 @@ def test_breadth_first_is_the_order_of_discovery_over_all_hosts():
 def test_depth_first_asks_for_the_page_found_last_over_all_hosts():
     for max_active in (1, 2, 5, 100):
         web = Web(200, 10, seed=4)
-        job = Job(order=DepthFirst(), max_active=max_active)
-        job.seed(*map(web.link, (5, 3)))
+        job = Job(*map(web.link, (5, 3)), order=DepthFirst(), max_active=max_active)
         stack, found = [5, 3], {5, 3}
         while stack:
             expected = stack.pop()
@@ -205,8 +201,7 @@ def test_a_visited_page_is_placed_to_a_quarter_of_a_front_queue(bits, shift):
 
 
 def test_opic_neither_endows_nor_looks_at_domains():
-    job = Job(order=Opic(), endowment=6.0, share=0.0)
-    job.seed(link("a"))
+    job = Job(link("a"), order=Opic(), endowment=6.0, share=0.0)
     cash = job.cash(link("a"))
     job.visit(link("b"))
     assert job.cash(link("b")) == cash
@@ -215,8 +210,7 @@ def test_opic_neither_endows_nor_looks_at_domains():
 
 
 def test_opic_in_turns_does_not_go_by_cash():
-    job = Job(order=OpicCycle())
-    job.seed(link("a"))
+    job = Job(link("a"), order=OpicCycle())
     job.visit(link("poor", 1), link("rich", 2), link("b", 3))
     job.crawl.enrich(link("rich", 2).key, job.now, 50.0)
     assert job.drain() == [b"poor/1", b"rich/2", b"b/3"]
@@ -260,19 +254,16 @@ def test_a_page_whose_host_had_to_wait_does_not_set_the_clock_back():
 
 
 def test_the_clock_outlives_a_restart():
-    job = Job(order=OpicRandom())
-    job.seed(*(link("a", number) for number in range(9)))
+    job = Job(*(link("a", number) for number in range(9)), order=OpicRandom())
     for _ in range(5):
         job.visit()
     clock = job.crawl.pages.clock
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert job.crawl.pages.clock == clock > 0
 
 
 def test_two_crawls_with_one_policy_have_a_clock_each():
-    one = Job(order=OpicRandom())
-    one.seed(*(link("a", number) for number in range(9)))
+    one = Job(*(link("a", number) for number in range(9)), order=OpicRandom())
     one.visit()
     clock = one.crawl.pages.clock
     other = Job(order=one.policy.order)
@@ -314,8 +305,7 @@ def test_the_page_with_the_most_links_comes_first_and_each_visit_counts_once():
 
 
 def test_a_second_visit_does_not_count_its_links_again():
-    job = Job(order=Backlinks())
-    job.seed(link("a"))
+    job = Job(link("a"), order=Backlinks())
     job.visit(link("b"), link("c"))
     job.seed(link("a", again=True), is_endowed=False)
     for _ in "bca":
@@ -432,8 +422,7 @@ def test_pagerank_asks_for_the_best_page_of_the_known_graph(stops_at):
     """Within a factor of the root of two, and as of the last time that the graph had grown by a tenth."""
     pytest.importorskip("numpy")
     web = Web(160, 8, seed=6)
-    job = Job(order=PageRank(), max_active=3)
-    job.seed(*map(web.link, range(4)))
+    job = Job(*map(web.link, range(4)), order=PageRank(), max_active=3)
     seen: dict[int, list[int]] = {}
     rank: dict[int, float] = {}
     waiting, found, n_ranked, n_choices = set(range(4)), set(range(4)), 0, 0
@@ -448,8 +437,7 @@ def test_pagerank_asks_for_the_best_page_of_the_known_graph(stops_at):
         waiting |= new
         found |= new
         if stops_at == len(seen):
-            job.commit(is_clean=True)
-            job.reopen()
+            job.restart()
             n_ranked = 0  # a new process knows no last time
         task = job.crawl.scores.task()
         known = {*seen, *(target for targets in seen.values() for target in targets)}
@@ -469,14 +457,12 @@ def test_a_redirect_counts_as_a_link_for_the_known_graph():
     """Else its target would come last, for nothing else links to it."""
     pytest.importorskip("numpy")
     for reopens in (False, True):
-        job = Job(order=PageRank())
-        job.seed(link("a"))
+        job = Job(link("a"), order=PageRank())
         job.visit(link("old"), link("b"))
         job.crawl.rescored(job.crawl.scores.task()(), job.now)
         job.visit(link("new"), outcome="redirect")
         if reopens:
-            job.commit(is_clean=True)
-            job.reopen()
+            job.restart()
         job.crawl.rescored(job.crawl.scores.task()(), job.now)
         assert job.page(link("new")).score > MEAN / 2
         job.commit()

@@ -158,8 +158,7 @@ def test_a_page_whose_value_rises_is_still_passed_over():
     end(job, job.lease(), SILENT)
     job.seed(link("b", 0, b"80/0"))
     lease = job.lease()
-    job.crawl.release(lease, job.now)
-    job.settle(lease, on("443", 1), on("80", 10))
+    job.finish(lease, on("443", 1), on("80", 10))
     assert check(job.crawl.frontier) == []
     assert run(job, silent("443")) == ["80/10"]
 
@@ -238,8 +237,7 @@ def test_no_link_is_requested_before_its_origin_may_be_and_none_is_lost(seed):
         elif step == 2:
             job.commit()
         elif step == 3 and not draw.randrange(10) and not in_flight:
-            job.commit(is_clean=True)
-            job.reopen()
+            job.restart()
         elif in_flight and draw.randrange(2):
             lease = in_flight.pop(draw.randrange(len(in_flight)))
             origin = waits_for(lease.request)[0]

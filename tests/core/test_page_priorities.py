@@ -40,8 +40,7 @@ def test_every_order_keeps_priorities(name):
 
 
 def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
-    job = Job()
-    job.seed(*(link("a", n, priority=1) for n in range(3)), *(link("a", n) for n in range(3, 9)))
+    job = Job(*(link("a", n, priority=1) for n in range(3)), *(link("a", n) for n in range(3, 9)))
     for n in range(12):
         lease = job.lease()
         assert job.page(Link(lease.key, "a", b"")).priority == 1, n

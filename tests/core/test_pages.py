@@ -18,8 +18,7 @@ MENDS = "'scrapy aopic salvage'"
 
 def without(family: Family, key: bytes, **policy: object) -> Job:
     """A crawl that visited a page and left another one waiting, opened again without the row under *key*."""
-    job = Job(**policy)
-    job.seed(A)
+    job = Job(A, **policy)
     job.visit(B)
     job.commit(is_clean=True)
     job.store.write({family: {key: None}}, sync=True)
@@ -49,8 +48,7 @@ def test_a_page_that_is_due_without_its_host_is_said_to_be_damage():
 
 def leading(pages: list[Link], *, to: Link | None = None) -> Job:
     """A crawl whose *pages* were visited, and lead each to the next one, the last to page *to*, opened again."""
-    job = Job()
-    job.seed(*pages)
+    job = Job(*pages)
     job.drain()
     job.commit(is_clean=True)
     keys = [page.key for page in pages]

@@ -115,8 +115,7 @@ def test_order_cash_and_importance_are_those_of_the_paper(spending, recrawl):
         assert front_queue(paper.known[page]) == best  # greedy, by a queue for each half of a power of two
         paper.spend(page)
         assert lease.cash == paper.cash[page]
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *graph[page])
+        job.finish(lease, *graph[page])
         paper.visit(page, averages=recrawl is not None)
         assert {each: job.cash(each) for each in paper.cash} == paper.cash
         assert job.virtual == paper.virtual
@@ -174,7 +173,6 @@ def test_pages_of_runs_that_visited_them_once_come_back_with_what_they_are_paid(
         job.now += 100.0
         lease = job.lease()
         seen.add(lease.key)
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *graph[by_key[lease.key]][:1])
+        job.finish(lease, *graph[by_key[lease.key]][:1])
         job.commit()
     assert seen == set(by_key)

@@ -51,16 +51,6 @@ def test_a_longer_transfer_never_makes_a_shorter_gap(factor, low, high, one, oth
     assert low <= politeness.gap(shorter) <= politeness.gap(longer) <= max(low, high)
 
 
-@given(SECONDS, SECONDS, SECONDS)
-def test_no_transfer_that_the_dead_process_may_have_ended_asks_for_a_longer_pause(
-    leased_at, ended, last_seen
-):
-    politeness = Politeness()
-    leased_at, ended, last_seen = sorted((leased_at, ended, last_seen))
-    now = last_seen + 1
-    assert politeness.pause_after_crash(now, leased_at, last_seen) >= now + politeness.gap(ended - leased_at)
-
-
 # -- what hosts say and show
 
 
@@ -146,45 +136,38 @@ def ended(job: Job, lease: Lease, outcome: Outcome = ANSWER, **how: Any) -> Gap:
 
 
 def test_the_frontier_waits_as_long_as_it_says():
-    job = Job(politeness=Politeness(backoff=5.0))
-    job.seed(link("a"), link("a", 1))
+    job = Job(link("a"), link("a", 1), politeness=Politeness(backoff=5.0))
     assert ended(job, job.lease(), retry_after=33.0) == Gap(33.0, 33.0)
     assert job.crawl.lease(job.now) == NotBefore(NOW + 33.0)
-    job.commit(is_clean=True)
-    job.reopen(later=32.0)
+    job.restart(later=32.0)
     assert job.crawl.lease(job.now) == NotBefore(NOW + 33.0)
     job.now += 1.0
     assert job.lease().host == "a"
 
 
 def test_a_delay_of_others_is_a_floor_too():
-    job = Job(politeness=Politeness())
-    job.seed(link("a"), link("a", 1))
+    job = Job(link("a"), link("a", 1), politeness=Politeness())
     assert ended(job, job.lease(), at_least=12.0).own == 12.0
     assert job.crawl.lease(job.now) == NotBefore(NOW + 12.0)
 
 
 def test_errors_in_a_row_outlive_the_process():
-    job = Job(politeness=Politeness(backoff=5.0))
-    job.seed(link("a"))
+    job = Job(link("a"), politeness=Politeness(backoff=5.0))
     for gap in (5.0, 10.0):
         assert ended(job, job.lease(), DOWN).own == gap
         job.now += gap
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert ended(job, job.lease(), DOWN).own == 20.0
 
 
 def test_a_crawl_delay_holds_at_once_and_outlives_the_process():
-    job = Job(politeness=Politeness(backoff=0.0))
-    job.seed(link("a"), link("a", 1), link("a", 2))
+    job = Job(link("a"), link("a", 1), link("a", 2), politeness=Politeness(backoff=0.0))
     ended(job, job.lease())
     job.crawl.set_crawl_delay("a", 20.0, job.now)
     job.now += 19.9
     assert job.crawl.lease(job.now) == NotBefore(NOW + 20.0)
     job.now = NOW + 20.0
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert ended(job, job.lease()).own == 20.0
     job.crawl.set_crawl_delay("a", 0.0, job.now)
     job.now += 20.0
@@ -196,8 +179,7 @@ def test_after_a_crash_a_host_is_left_alone_for_its_own_shortest_gap():
     job = Job(politeness=Politeness(backoff=0.0, rule=rules.get))
     job.seed(link("delayed", shift=2), link("ruled", shift=1), link("other"))
     job.crawl.set_crawl_delay("delayed", 40.0, job.now - 100)
-    job.commit()
-    job.reopen(later=100.0)
+    job.kill(later=100.0)
     asked = []
     for _ in range(60):
         while isinstance(lease := job.crawl.lease(job.now), Lease):
@@ -207,8 +189,7 @@ def test_after_a_crash_a_host_is_left_alone_for_its_own_shortest_gap():
 
 
 def test_a_host_that_is_down_is_asked_for_another_page_each_time():
-    job = Job(politeness=Politeness(backoff=5.0))
-    job.seed(*(link("a", number, shift=-number) for number in range(3)))
+    job = Job(*(link("a", number, shift=-number) for number in range(3)), politeness=Politeness(backoff=5.0))
     asked = []
     for _ in range(4):
         lease = job.lease()
@@ -219,8 +200,7 @@ def test_a_host_that_is_down_is_asked_for_another_page_each_time():
 
 
 def test_nobody_waits_for_a_dead_host_but_it_is_asked_again():
-    job = Job(politeness=Politeness(backoff=5.0, dead_after=2))
-    job.seed(link("a"), link("a", 1))
+    job = Job(link("a"), link("a", 1), politeness=Politeness(backoff=5.0, dead_after=2))
     assert ended(job, job.lease(), DOWN).own == 5.0
     assert job.crawl.has_work(job.now)
     assert job.crawl.dead == (0, 0)
@@ -243,8 +223,7 @@ def test_nobody_waits_for_a_dead_host_but_it_is_asked_again():
 
 
 def test_pages_of_a_dead_host_keep_their_cash_and_others_go_on():
-    job = Job(politeness=Politeness(backoff=5.0, dead_after=2))
-    job.seed(link("a", shift=9), link("b"))
+    job = Job(link("a", shift=9), link("b"), politeness=Politeness(backoff=5.0, dead_after=2))
     for gap in (5.0, 10.0):
         ended(job, job.lease(), DOWN)
         job.now += gap
@@ -257,8 +236,7 @@ def test_pages_of_a_dead_host_keep_their_cash_and_others_go_on():
 
 
 def test_a_dead_host_is_brought_back_by_an_answer_to_whoever_asked():
-    job = Job(politeness=Politeness(backoff=5.0, dead_after=2))
-    job.seed(link("a"))
+    job = Job(link("a"), politeness=Politeness(backoff=5.0, dead_after=2))
     for _ in range(3):
         gap = ended(job, job.lease(), DOWN).own
         job.now += gap + 0.1
@@ -282,8 +260,7 @@ def test_dead_hosts_stay_dead_in_the_next_process_and_take_no_memory(max_active)
         job.now += 5.1
     assert job.crawl.dead == (10, 10)
     assert not job.crawl.frontier.active
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert job.crawl.dead == (10, 10)
     assert not job.crawl.has_work(job.now)
     job.now += 100.0
@@ -301,13 +278,11 @@ def test_the_pace_of_a_host_without_pages_is_known_when_one_is_found_also_later(
     job = Job(politeness=Politeness(backoff=5.0))
     job.crawl.transferred("media", TransferResult(0.1, DOWN), job.now)
     job.crawl.transferred("media", TransferResult(0.1, DOWN), job.now)
-    job.commit(is_clean=True)
-    job.reopen()
+    job.restart()
     assert job.crawl.not_before(host_key("media")) == NOW + 10.0
     job.seed(link("media"))
     assert job.crawl.lease(job.now) == NotBefore(NOW + 10.0)
-    job.commit(is_clean=True)
-    job.reopen(later=10.0)
+    job.restart(later=10.0)
     assert ended(job, job.lease(), DOWN).own == 20.0
 
 
@@ -323,14 +298,12 @@ def test_only_so_many_hosts_without_pages_are_remembered():
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, -float("inf"), 1e308])
 def test_no_crawl_delay_stops_the_clock_of_a_host(seconds):
-    job = Job(politeness=Politeness(max_wish=100.0))
-    job.seed(link("a"), link("a", 1))
+    job = Job(link("a"), link("a", 1), politeness=Politeness(max_wish=100.0))
     job.crawl.set_crawl_delay("a", seconds, job.now)
     job.now += 100.0
     ended(job, job.lease())
     job.now += 100.0
-    job.commit()
-    job.reopen()
+    job.kill()
     job.now += 100.0
     ended(job, job.lease())
     assert job.crawl.counts.visited == 2

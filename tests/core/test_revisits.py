@@ -440,14 +440,12 @@ def test_a_round_is_over_with_the_last_of_its_shards_and_not_before():
 
 
 def test_a_round_begins_each_day_in_one_run_but_not_before_the_last_one_is_over():
-    job = Job(recrawl=Recrawl(0.0, DAY, once=True, every=DAY))
-    job.seed(link("a", 0), link("b", 1))
+    job = Job(link("a", 0), link("b", 1), recrawl=Recrawl(0.0, DAY, once=True, every=DAY))
 
     def visits() -> int:
         n = 0
         while isinstance(lease := job.crawl.lease(job.now), Lease):
-            job.crawl.release(lease, job.now)
-            job.settle(lease, version=version(1))
+            job.finish(lease, version=version(1))
             n += 1
         return n
 
@@ -460,8 +458,7 @@ def test_a_round_begins_each_day_in_one_run_but_not_before_the_last_one_is_over(
     job.now += DAY
     lease = job.lease()
     job.now += 2 * DAY
-    job.crawl.release(lease, job.now)
-    job.settle(lease, version=version(1))
+    job.finish(lease, version=version(1))
     job.visit(version=version(1))
     job.commit(is_clean=True)
     job.now += 1
@@ -542,18 +539,15 @@ def test_the_difference_says_what_all_visits_since_have_found_together():
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():
-    job = Job(recrawl=Recrawl(HOUR, DAY), share=0.0)
-    job.seed(link("a", 0), link("b", 1))
+    job = Job(link("a", 0), link("b", 1), recrawl=Recrawl(HOUR, DAY), share=0.0)
     for lease in (job.lease(), job.lease()):  # all cash goes to page 1
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *([link("b", 1)] if lease.host == "a" else []), version=version(1))
+        job.finish(lease, *([link("b", 1)] if lease.host == "a" else []), version=version(1))
     seen = set()
     for _ in range(60):
         job.now += HOUR
         while isinstance(lease := job.crawl.lease(job.now), Lease):
             seen.add(lease.host)
-            job.crawl.release(lease, job.now)
-            job.settle(lease, link("b", 1), version=version(1))
+            job.finish(lease, link("b", 1), version=version(1))
     assert seen == {"a", "b"}
     job.commit()
 
@@ -602,8 +596,7 @@ def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other():
         job.now += passed
         first = job.lease()
         assert not isinstance(job.crawl.lease(job.now), Lease), passed
-        job.crawl.release(first, job.now)
-        job.settle(first, version=version(9))
+        job.finish(first, version=version(9))
         assert job.lease().key != first.key, passed
 
 
@@ -633,8 +626,7 @@ def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
 
 
 def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
-    job = Job(recrawl=Recrawl(1.0), order=OpicCycle())
-    job.seed(*(link(f"h{number}", number) for number in range(5)))
+    job = Job(*(link(f"h{number}", number) for number in range(5)), recrawl=Recrawl(1.0), order=OpicCycle())
     found = []
     for _ in range(20):
         job.now += 2.0
@@ -643,11 +635,9 @@ def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
 
 
 def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_waits():
-    job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
-    job.seed(link("a"))
+    job = Job(link("a"), recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
     job.visit(version=version(1))
-    job.commit()
-    job.reopen()
+    job.kill()
     when = job.crawl.lease(job.now)
     assert when == job.crawl.when()
     assert isinstance(when, NotBefore)

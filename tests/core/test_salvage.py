@@ -49,8 +49,7 @@ def make(*, recrawl: bool = False, domain_of: Callable[[str], str] = str) -> Mem
         same_as = link("h0", 0).key if step in (9, 17) else b""
         job.crawl.judge(lease, text_of(b"text %d" % step))
         job.crawl.transferred(lease.host, TransferResult(0.01, Outcome.ANSWER), job.now)
-        job.crawl.release(lease, job.now)
-        job.settle(lease, *links, is_failure=step % 6 == 5, version=Version(b"%d" % step), same_as=same_as)
+        job.finish(lease, *links, is_failure=step % 6 == 5, version=Version(b"%d" % step), same_as=same_as)
         job.now += 1
     job.crawl.set_crawl_delay("h3", 7.5, job.now)
     job.crawl.transferred("outsider.test", TransferResult(0.01, Outcome.ANSWER), job.now)

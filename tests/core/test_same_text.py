@@ -55,7 +55,7 @@ class Pages(Job):
         self.settle(lease, outcome="duplicate" if twin else "", **how)
         return twin
 
-    def restart(self) -> None:
+    def crash(self) -> None:
         """Die and come back, and wait until hosts may be asked."""
         self.reopen()
         self.now += 60
@@ -103,7 +103,7 @@ def test_a_site_has_so_many_varieties_and_no_more():
     found = [variety(job, page, str(number)) for number, page in enumerate(pages)]
     assert found == [b""] * 3 + [pages[0].key] * 3
     job.commit()
-    job.restart()
+    job.crash()
     assert variety(job, pages[1], "1") == b""  # it stays what it was
     assert variety(job, pages[5], "5") == pages[0].key
     assert variety(job, link("a", 7), "7") == pages[0].key
@@ -249,7 +249,7 @@ def test_who_was_first_outlives_the_process():
         job = Pages(is_near=is_near)
         job.judged(A, words("x"))
         job.commit()
-        job.restart()
+        job.crash()
         assert job.judged(B, words("x")) == A.key, is_near
         assert job.judged(C, edited(words("x"), 0.005)) == (A.key if is_near else b""), is_near
 
@@ -261,7 +261,7 @@ def test_what_was_not_committed_is_judged_again():
     lease = job.begin(A)
     job.crawl.judge(lease, job.text(words("x")))
     job.settle(lease)
-    job.restart()
+    job.crash()
     assert job.crawl.judge(job.lease(), job.text(words("y"))).first == b""
     assert job.judged(B, words("x")) == b""
 
@@ -274,7 +274,7 @@ def test_rows_in_flight_and_rows_that_did_not_reach_the_store_count():
     job.crawl.changes_failed()
     assert job.judged(C, words("x")) == A.key
     job.commit()
-    job.restart()
+    job.crash()
     assert job.judged(D, edited(words("x"), 0.005)) == A.key
 
 

@@ -73,13 +73,14 @@ def write_changes(tables: Sequence[Table], store: Store) -> None:
 
 
 class Job:
-    """A crawl that shares a quarter with the virtual page and endows nothing, unless *policy* says else."""
+    """A crawl from *seeds* that shares a quarter with the virtual page and endows nothing, unless *policy* says else."""
 
-    def __init__(self, **policy: Any) -> None:
+    def __init__(self, *seeds: Link, **policy: Any) -> None:
         self.store = MemoryStore()
         self.policy = Policy(**{"order": by_cash(), "share": 0.25, "endowment": 0.0, **policy})
         self.now = NOW
         self.crawl = Crawl(self.store, self.policy, self.now)
+        self.seed(*seeds)
 
     @property
     def virtual(self) -> int:
@@ -111,9 +112,13 @@ class Job:
     def visit(self, *links: Link, **how: Any) -> Lease:
         """Visit the best page, which has *links*."""
         lease = self.lease()
+        self.finish(lease, *links, **how)
+        return lease
+
+    def finish(self, lease: Lease, *links: Link, **how: Any) -> None:
+        """End the transfer and the visit of *lease*, whose page has *links*."""
         self.crawl.release(lease, self.now)
         self.settle(lease, *links, **how)
-        return lease
 
     def release(self, lease: Lease, *, gap: float = 0.0) -> None:
         """End the transfer of *lease*; its host is left alone for *gap* seconds."""
@@ -124,8 +129,7 @@ class Job:
         """Visit whatever waits and may be asked now, as pages without links; returns the requests in order."""
         requests = []
         while isinstance(lease := self.crawl.lease(self.now), Lease):
-            self.crawl.release(lease, self.now)
-            self.settle(lease)
+            self.finish(lease)
             requests.append(lease.request)
         return requests
 
@@ -142,6 +146,16 @@ class Job:
         """Start a new process *later* seconds from now; what was not committed is lost."""
         self.now += later
         self.crawl = Crawl(self.store, self.policy, self.now)
+
+    def restart(self, *, later: float = 0.0) -> None:
+        """Close the crawl, and start a new process *later* seconds from now."""
+        self.commit(is_clean=True)
+        self.reopen(later=later)
+
+    def kill(self, *, later: float = 0.0) -> None:
+        """Kill the process right after a commit, and start a new one *later* seconds from now."""
+        self.commit()
+        self.reopen(later=later)
 
 
 class Modelled(RuleBasedStateMachine):
