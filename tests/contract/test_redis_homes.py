@@ -21,10 +21,7 @@ from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistr
 from scrapy_aopic.view.auditing import audit_books
 from scrapy_aopic.view.text_report import format_audit
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 CUT = Sharding(6, "list", 3)
 

@@ -19,10 +19,7 @@ from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState, WorkerRegistry
 from scrapy_aopic.view.shard_states import ShardStates
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 
 @pytest.fixture

@@ -35,10 +35,7 @@ from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.view.shard_states import read_states
 from scrapy_aopic.web.url_keys import key_of_url
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-redis = pytest.importorskip("redis")
-pytest.importorskip("hiredis")
+redis = redis_server.needed()
 
 pytestmark = pytest.mark.slow
 

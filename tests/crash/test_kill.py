@@ -215,9 +215,7 @@ def test_what_is_asked_for_on_purpose_outlives_a_kill_with_its_arguments_and_its
     with ExitStack() as stack:
         settings: dict[str, Any] = {"JOBDIR": job, "AOPIC_STORE": place}
         if place == "shards":
-            if redis_server.find_server() is None:
-                pytest.skip(redis_server.WHY_NOT)
-            pytest.importorskip("hiredis")
+            redis_server.needed()
             redis = stack.enter_context(redis_server.Server(tmp_path / "server", appendfsync="always"))
             settings = {"JOBDIR": "", "AOPIC_STORE": "redis", "REDIS_URL": redis.url, "AOPIC_SHARDS": 4}
 

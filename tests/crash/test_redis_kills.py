@@ -18,10 +18,7 @@ from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("redis")
-pytest.importorskip("hiredis")
+redis_server.needed()
 
 LOCK_TIMEOUT = 2.0
 """Seconds."""

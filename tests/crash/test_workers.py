@@ -13,10 +13,7 @@ from support.killed_crawl import N_HOSTS, N_PAGES, pages_of
 from support.short_forms import some_of
 from support.workers import DEADLINE, IN_A_STEP, SHARDS, check, check_all, running
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("redis")
-pytest.importorskip("hiredis")
+redis_server.needed()
 
 pytestmark = pytest.mark.slow
 

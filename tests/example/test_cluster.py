@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from support import redis_server
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("redis")
-pytest.importorskip("hiredis")
+redis_server.needed()
 
 pytestmark = pytest.mark.long  # workers that are killed are in tests/crash; this is the script
 
