@@ -610,16 +610,18 @@ def test_pages_may_be_functions_without_end():
     assert all(page == 0 or (page - 1) // 2 in visited[:place] for place, page in enumerate(visited))
 
 
+def simulation_of(
+    links: list[list[int]], policy: Policy | None = None, host: Callable[[int], str] = str, **how: Any
+) -> Simulation:
+    """A crawl of all pages, from the first; each is on a *host* of its own, and takes a second, unless it is said."""
+    how = {"transfer": lambda _: 1.0, **how}
+    return Simulation(links.__getitem__, host, [0], len(links), policy or Policy(), **how)
+
+
 def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between():
-    simulation = Simulation(
-        [[1, 2], [], []].__getitem__,
-        lambda _: "a.test",
-        [0],
-        3,
-        Policy(politeness=Politeness(factor=10, min_gap=0, max_gap=15)),
-        transfer=[1.0, 2.0, 3.0].__getitem__,
-        connections=5,
-    )
+    policy = Policy(politeness=Politeness(factor=10, min_gap=0, max_gap=15))
+    transfer = [1.0, 2.0, 3.0].__getitem__
+    simulation = simulation_of([[1, 2], [], []], policy, lambda _: "a.test", transfer=transfer, connections=5)
     assert [tuple(visit) for visit in simulation.run()] == [(0, 0, 1), (1, 11, 13), (2, 28, 31)]
     assert simulation.now == 31
     assert simulation.idle_though_due == 0
@@ -627,15 +629,7 @@ def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between():
 
 
 def test_connections_bound_the_transfers_that_are_under_way():
-    simulation = Simulation(
-        [[1, 2, 3, 4], [], [], [], []].__getitem__,
-        str,  # every page on a host of its own
-        [0],
-        5,
-        Policy(),
-        transfer=lambda _: 1.0,
-        connections=3,
-    )
+    simulation = simulation_of([[1, 2, 3, 4], [], [], [], []], connections=3)
     assert sorted(visit.begin for visit in simulation.run()) == [0, 1, 1, 1, 2]
     assert simulation.idle_though_due == 0
 
@@ -675,9 +669,7 @@ def test_idle_connections_are_noticed(monkeypatch):
     monkeypatch.setattr(
         Crawl, "lease", lambda self, now: NotBefore(7.0) if 1 <= now < 7 else lease(self, now)
     )
-    simulation = Simulation(
-        [[1, 2], [], []].__getitem__, str, [0], 3, Policy(), transfer=lambda _: 1.0, connections=2
-    )
+    simulation = simulation_of([[1, 2], [], []], connections=2)
     assert [visit.begin for visit in simulation.run()] == [0, 7, 7]
     # Of 2 x 8 seconds, both connections were left idle from 1 to 7, though both hosts were due.
     assert simulation.idle_though_due == pytest.approx(12 / 16)
@@ -693,18 +685,8 @@ def test_a_host_that_is_asked_too_early_is_noticed(command, tmp_path, monkeypatc
 
 def test_politeness_is_told_in_table_and_json(command, measured, tmp_path):
     graph = save(tmp_path / "ring.npz", RING, host=np.arange(10) % 2)
-    arguments = [
-        graph,
-        "--politeness",
-        "--seeds",
-        2,
-        "--seed-sets",
-        2,
-        "--order",
-        "aopic",
-        "--order",
-        "bound",
-    ]
+    sets, orders = ("--seeds", 2, "--seed-sets", 2), ("--order", "aopic", "--order", "bound")
+    arguments = (graph, "--politeness", *sets, *orders)
     result = measured(*arguments, "--transfer", 1, "-s", "AOPIC_POLITENESS_FACTOR=3")
     assert of(result["bound"], "virtual_seconds") == [0, 0]
     seconds = of(result["aopic"], "virtual_seconds")
@@ -718,7 +700,7 @@ def test_politeness_is_told_in_table_and_json(command, measured, tmp_path):
 
 def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch):
     monkeypatch.setattr(Crawl, "lease", lambda _, now: NotBefore(now))
-    simulation = Simulation(RING.__getitem__, str, [0], 10, Policy())
+    simulation = simulation_of(RING)
     assert list(simulation.run()) == []
     assert any("nothing was leased" in sentence for sentence in simulation.violations())
 
