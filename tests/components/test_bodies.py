@@ -23,7 +23,7 @@ from scrapy.http import HtmlResponse, Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.test import get_crawler
 from support import crawls
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic._engine import process_memory
 from scrapy_aopic.session import bodies, footprint
@@ -50,10 +50,9 @@ def page(size: int, *, packed: bool = False) -> Answer:
     return Answer(headers=headers, body=body)
 
 
-class Reading(Spider):
+class Reading(Follow):
     """Has its callbacks last until those of others could have begun, and counts those that last at the same time."""
 
-    name = "reading"
     n_hosts = 12
 
     def __init__(self, **arguments: Any) -> None:

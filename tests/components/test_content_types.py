@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 from scrapy.linkextractors import LinkExtractor
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.web.content_types import content_type, declared_type
 
@@ -68,11 +68,9 @@ def headers(values: list[str], **others: str) -> dict[str, str]:
     return {("Content-Type", "content-type")[number]: value for number, value in enumerate(values)} | others
 
 
-class Read(Spider):
+class Read(Follow):
     """Follows the links of every page, and notes of which class they are."""
 
-    name = "read"
-    start_urls = [HOME]
     seen: dict[str, Response]
 
     def parse(self, response: Response) -> Iterator[Any]:

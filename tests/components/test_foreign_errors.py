@@ -85,7 +85,7 @@ async def test_a_component_that_raises_costs_one_request_and_is_named(
     ours = {"AOPIC_CANONICAL": "domain", "AOPIC_CONTENT_SEEN": "off"}
     ours |= {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}, **settings, **component}
     told = {signals.item_scraped: keep(items)}
-    crawler = await crawl(Visits, ours, told=told, start_urls=[HOME], parse=parse)
+    crawler = await crawl(Visits, ours, told=told, has_errors=True, start_urls=[HOME], parse=parse)
     assert sorted(web.asked) == sorted(item["url"] for item in items) == [HOME, f"{HOME}1", f"{HOME}2"]
     (error,) = logged(caplog, "ERROR")
     assert error.startswith(f"{name} (test_foreign_errors.{next(iter(component.values())).__name__}) ")
@@ -125,7 +125,8 @@ FOCUSED: dict[str, Any] = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords":
 )
 async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(serve, *, function, counted):
     web = serve({url: page() for url in (HOME, f"{HOME}1", f"{HOME}2", f"{HOME}bad")})
-    crawler = await crawl(Visits, {**OURS, **function}, start_urls=[HOME], parse=requests)
+    how: dict[str, Any] = {"start_urls": [HOME], "parse": requests, "has_errors": counted == "aopic/errors"}
+    crawler = await crawl(Visits, {**OURS, **function}, **how)
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert len(web.asked) >= 3
     assert counted is None or crawler.stats.get_value(counted) >= 1

@@ -143,7 +143,7 @@ async def test_a_seed_that_an_error_loses_costs_no_other_and_is_known(  # noqa: 
 
     monkeypatch.setattr(Seeding, "_take", fail)
     seeds = "".join(f"http://a.test/{number}\n" for number in (1, 2, 3))
-    crawler = await crawl(Visits, settings(tmp_path, seeds), told=told)
+    crawler = await crawl(Visits, settings(tmp_path, seeds), told=told, has_errors=True)
     assert {*web.asked} == {"http://a.test/1", "http://a.test/3"}
     assert crawler.stats.get_value("aopic/seeds/dropped") == 1
     assert crawler.stats.get_value("aopic/errors") == 1

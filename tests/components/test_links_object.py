@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from scrapy import Spider
 from scrapy.http import HtmlResponse, Response
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic import Links
 
@@ -63,10 +62,7 @@ def test_what_is_no_text_has_no_links():
     assert not list(Links(Response("http://a.test/image", body=PAGE.encode())).urls())
 
 
-class Follows(Spider):
-    name = "follows"
-    start_urls = ("http://a.test/",)
-
+class FollowsByLinks(Follow):
     def parse(self, response: Any, level: int = 0) -> Iterator[Any]:
         yield Links(response, callback=self.parse, cb_kwargs={"level": level + 1})
 
@@ -81,16 +77,13 @@ async def test_they_are_followed_beside_any_scheduler(serve, scheduler):
             "http://a.test/d": [],
         }
     )
-    await crawl(Follows, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
+    await crawl(FollowsByLinks, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
     assert sorted(web.asked) == [f"http://a.test/{name}" for name in ("", "b", "c", "d")]
 
 
 @pytest.mark.parametrize("scheduler", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["scrapys", "ours"])
 async def test_one_that_is_no_url_costs_no_other(serve, scheduler, caplog):
-    class Given(Spider):
-        name = "given"
-        start_urls = ("http://a.test/",)
-
+    class Given(Follow):
         def parse(self, response: Any) -> Iterator[Any]:
             yield Links(response, ["/b", "http://[", "/c"])
 

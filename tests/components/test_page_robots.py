@@ -239,7 +239,6 @@ async def test_marks_are_obeyed_with_a_job_folder(serve, tmp_path, caplog, spide
     crawler, kept = await run(spider, in_folder(tmp_path, {}))
     judge(web, crawler, kept)
     stats = crawler.stats.get_stats()
-    assert check(tmp_path).violations == []
     listed = chain(*ask_view(tmp_path, lambda view: list(pages_in(view, 50))))
     wishes = {page.url: (page.robots, page.content_usage) for page in listed}
     asked = {case: (joined(marks), "") for case, (_, marks) in CASES.items()}
@@ -312,7 +311,6 @@ async def follow(
     plain = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "AOPIC_CONTENT_SEEN": "off"}
     rules = {"SPIDER_MIDDLEWARES": {LinkMiddleware: 2000}, "AOPIC_PAGE_ROBOTS": "nofollow"}
     crawler = await crawl(spider, in_folder(folder, **{**plain, **rules, **settings}))
-    assert check(folder).violations == []
     return served, crawler
 
 

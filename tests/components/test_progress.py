@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic import extensions
 
@@ -28,11 +28,8 @@ class Terminal(io.StringIO):
         return True
 
 
-class Slow(Spider):
+class Slow(Follow):
     """Waits until the line was shown a few times."""
-
-    name = "slow"
-    start_urls = ["http://a.test/"]
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         yield Request("http://b.test/", self.done)

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.downloadermiddlewares import polite_downloads, proxy_waits
@@ -111,8 +111,7 @@ class ByPath(Chooses):
         return response
 
 
-class Items(Spider):
-    name = "items"
+class Items(Follow):
     start_urls = URLS
     seen: ClassVar[list[str]] = []
     failed: ClassVar[list[object]] = []

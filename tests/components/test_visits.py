@@ -176,4 +176,3 @@ async def test_a_link_that_a_middleware_changes_belongs_where_it_says(serve):
     crawler = await crawl(Fan, {"SCHEDULER": "scrapy_aopic.Scheduler", "SPIDER_MIDDLEWARES": {Shared: 100}})
     assert sorted(web.asked) == ["http://a.test/", "http://b.test/", "http://c.test/"]
     assert crawler.stats.get_value("aopic/job/hosts") == 2
-    assert crawler.stats.get_value("aopic/errors") is None

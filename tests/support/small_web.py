@@ -21,7 +21,7 @@ from scrapy.utils.test import get_reactor_settings
 
 from scrapy_aopic.core.audit import Audit
 from scrapy_aopic.place.folder_place import FolderPlace, store_folder
-from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.storage import exists, open_snapshot
 from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.view.job_view import open_view
 
@@ -113,18 +113,27 @@ async def crawl(
     settings: dict[str, Any],
     *,
     told: dict[object, Callable[..., Any]] | None = None,
+    has_errors: bool = False,
+    is_damaged: bool = False,
     **arguments: Any,
 ) -> Crawler:
     """Run *spider* to its end; politeness off unless *settings* turn it on.
 
     Args:
         told: By signal, who is told of it.
+        has_errors: Whether our scheduler has errors; it must have none otherwise.
+        is_damaged: Whether its job folder was damaged; what it leaves there must keep every invariant otherwise.
     """
     impolite = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0}
     crawler = crawler_of(spider, {**impolite, "AOPIC_STORE": "memory", **settings})
     for signal, handler in (told or {}).items():
         crawler.signals.connect(handler, signal=signal, weak=False)
     await crawler.crawl_async(**arguments)
+    assert bool(crawler.stats.get_value("aopic/errors")) == has_errors
+    folder = settings.get("JOBDIR") if settings.get("AOPIC_STORE") != "redis" else None
+    if folder and exists(store_folder(Path(folder))):
+        violations = check(Path(folder)).violations
+        assert bool(violations) == is_damaged, violations
     return crawler
 
 
