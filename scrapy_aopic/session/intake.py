@@ -259,13 +259,8 @@ class Intake:
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 known.append(link)
-            elif page is None and room > 0 and key not in asked:
-                data = (link.url + link.tail).encode()
-                visit.links.append(Link(key, link.host, data, 0, False, weight))
-                waiting[key] = 1
-                n_queued += 1
-                if link.kept is not None and (request := link.kept()) is not None:
-                    self._requests.note_live(request, data)
+            elif page is None and key not in asked:
+                n_queued += self._take_new(visit, link, weight, has_room=room > 0)
             else:
                 self._take(self._made(link), link.host, key, visit, link.weight)
                 room = visit.room
@@ -273,6 +268,28 @@ class Intake:
             room -= 1
         self._duplicates.log_all(known, self._made, self._spider)
         self._requests.count_in_many(n_queued)
+
+    def _take_new(self, visit: Visit, link: FoundLink, weight: int, *, has_room: bool) -> bool:
+        """Take *link*, to whose page none had led: it is paid at the end of *visit*, or queued now if that has no room.
+
+        Returns:
+            False if another one has led there meanwhile.
+        """
+        data = (link.url + link.tail).encode()
+        # What is one too many to be paid is not valued for a topic either.
+        new = Link(link.key, link.host, data, 0, False, weight, value=int(not has_room))
+        if has_room:
+            visit.links.append(new)
+            self._waiting[link.key] = 1
+        elif not self._crawl.seed(new, self._job.clock(), is_endowed=False, found_on=visit.lease.key):
+            visit.links.append(replace(new, request=b""))
+            self._duplicates.log_all([link], self._made, self._spider)
+            return False
+        else:
+            self._wake()  # it does not come by way of the engine, which would wake by itself
+        if link.kept is not None and (request := link.kept()) is not None:
+            self._requests.note_live(request, data)
+        return True
 
     @guarded(False)
     def _take_alone(self, link: FoundLink, visit: Visit | None) -> bool:
