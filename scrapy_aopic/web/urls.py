@@ -44,7 +44,7 @@ _PLAIN = re.compile(
 # Of these those that no rule changes but one that drops parameters, or sorts them: no port, escape, dot or session in the path.
 _BARE = re.compile(
     r"(https?://(?!(?:[^/]*\.)?xn--))((?:[a-z0-9_][a-z0-9_-]*\.)*[a-z_][a-z0-9_-]*)"
-    r"((?:/(?!\.)[A-Za-z0-9_.~!$&')*+,=:@-]*)+)(\?[A-Za-z0-9_.~!$&()*+,=:@/?-]*)?"
+    r"((?:/(?!\.)[A-Za-z0-9_.~!$&')*+,=:@-]*)*)(\?[A-Za-z0-9_.~!$&()*+,=:@/?-]*)?"
 )
 
 _DOT_SEGMENT = re.compile(r"[^?#]*?/\.\.?(?:[/?#]|\Z)").match
@@ -199,12 +199,11 @@ class Normaliser:
             return JudgedUrl(url, "length")
         if (bare := _BARE.fullmatch(url)) is not None:  # as most are
             scheme, host, path, query = bare.groups("")
-            if query:
-                before = query
-                for change in self._query_changes:
-                    query = change(query) if query else ""
-                if query != before:
-                    url = f"{scheme}{host}{path}{query}"
+            before, path = path + query, path or "/"
+            for change in self._query_changes if query else ():
+                query = change(query) if query else ""
+            if path + query != before:
+                url = f"{scheme}{host}{path}{query}"
             texts = ("", "", host, "", path, query, "", url, "")
             for reason, part, is_in in self._bare_tests:
                 if (text := texts[part]) and is_in(text):
