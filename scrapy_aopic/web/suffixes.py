@@ -28,13 +28,20 @@ _MOST = 10_000_000
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)
 """The last label of an address, whole or cut short: no domain ends in one (https://url.spec.whatwg.org/#ends-in-a-number-checker)."""
 
+_ENDS = re.compile(r"(?:[a-z0-9_-]+\.)*((?!xn--)[a-z0-9_-]+\.([a-z]+))")
+"""A host whose last labels stand for themselves, and the last two and one of these."""
+
 _REMEMBERED = 100_000
-"""Hosts whose domain is remembered: some 20 MB. Finding one takes as much as 6 µs, and 0.07 µs if it is remembered."""
+"""Hosts whose domain is remembered: some 20 MB. Finding one takes 1 µs if only its last label has a rule, as for most, else
+as much as 6 µs, and 0.07 µs if it is remembered."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def registered_domain(host: str) -> str:
     """Registered domain of *host*; an address, or a name that has none, stands for itself."""
+    ends = _ENDS.fullmatch(host)
+    if ends is not None and ends[2] in (rules := _ends_of_rules()) and not rules & {ends[1], f"*.{ends[2]}"}:
+        return ends[1]
     name = host.rstrip(".").rpartition("..")[2].lstrip(".")  # no empty label makes a domain of its own
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return host
@@ -80,8 +87,14 @@ def use_list(name: str, data: bytes) -> str:
 
 def forget() -> None:
     """Forget what was found by a list that is not used any more."""
-    for remembered in (registered_domain, list_name, packed_list, _rules, _list):
+    for remembered in (registered_domain, list_name, packed_list, _rules, _list, _ends_of_rules):
         remembered.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def _ends_of_rules() -> frozenset[str]:
+    """The last two labels of each rule, or its only one."""
+    return frozenset(".".join(rule.lstrip("!").split(".")[-2:]) for rule in _rules().decode().splitlines())
 
 
 @lru_cache(maxsize=1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zlib
 
 import pytest
 from demo_web.server import Answer
@@ -12,6 +14,7 @@ from support.crawls import ADDON
 from support.small_web import Follow, crawl
 
 from scrapy_aopic import BroadSpider
+from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
 UNLISTED = ("corp", "internal", "lan", "test", "example", "xn--new-suffix")
@@ -46,6 +49,21 @@ def test_listed_suffixes_addresses_and_single_labels_are_what_they_are():
         ),
     ]:
         assert registered_domain(host) == domain
+
+
+@pytest.mark.slow
+def test_most_domains_are_found_by_their_last_labels_and_are_what_the_rules_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Names at each rule of the list, below it and beside it, also as they are in URLs."""
+    rules = zlib.decompress(suffixes.packed_list()).decode().splitlines()
+    ends = {rule.lstrip("!").replace("*", "any") for rule in rules}
+    ends |= {end.encode("idna").decode() for end in ends if not end.isascii()}
+    names = [start + end for end in ends for start in ("", "x.", "y.x.", "y.x", "x.any.")]
+    find = registered_domain.__wrapped__
+    found = list(map(find, names))
+    monkeypatch.setattr(suffixes, "_ENDS", re.compile("(?!)"))
+    assert found == list(map(find, names))
 
 
 @pytest.mark.parametrize("suffix", ["corp", "com"])
