@@ -330,18 +330,16 @@ class RowTable:
         Returns:
             At least *n* rows (whole keys) in order, or all there are; and whether they are all.
         """
-        layers = [layer[bucket] for layer in (self._in_flight, self._fresh) if bucket in layer]
-        # Only deletions can eat up what the store gives, so ask for that many more.
-        spare = sum(value is None for layer in layers for value in layer.values())
         begin = behind + b"\0" if behind else self._begins.get(bucket, bucket)
+        pending = self._in_flight.get(bucket, {}) | self._fresh.get(bucket, {})
+        changes = {key: value for key, value in pending.items() if key >= begin}
+        # Only deletions can eat up what the store gives, so ask for that many more.
+        spare = list(changes.values()).count(None)
         stored = list(islice(self._store.scan(self.family, begin, _after(bucket)), n + spare + 1))
         whole = len(stored) <= n + spare
         rows: dict[bytes, bytes | None] = dict(stored)
         end = None if whole else stored[-1][0]
-        for layer in layers:
-            rows |= {
-                key: value for key, value in layer.items() if behind < key and (end is None or key <= end)
-            }
+        rows |= {key: value for key, value in changes.items() if end is None or key <= end}
         found = sorted((key, value) for key, value in rows.items() if value is not None)
         if found and not behind:
             self._begins[bucket] = found[0][0]

@@ -141,6 +141,25 @@ def test_a_bucket_may_end_with_the_largest_byte(bucket):
     assert rows_of(table, bucket) == keys
 
 
+def test_a_read_passes_over_no_rows_that_were_deleted_in_front():
+    scanned: list[bytes] = []
+
+    class Scanned(MemoryStore):
+        def scan(self, *where):
+            for key, value in super().scan(*where):
+                scanned.append(key)
+                yield key, value
+
+    store = Scanned()
+    keys = [bytes((97, number)) for number in range(100)]
+    store.write({Family.QUEUE: dict.fromkeys(keys, b"")}, sync=True)
+    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
+    for taken in range(90):
+        assert rows_of(table, b"a", 1)[0] == keys[taken]
+        table.delete(keys[taken])
+    assert len(scanned) <= 3 * 90
+
+
 KEYS = st.sampled_from([b"a%d" % number for number in range(9)] + [b"b1", b"\xff1", b"\xff\xff"])
 
 
