@@ -224,6 +224,8 @@ RULES: dict[str, dict[str, Any]] = {
     "branches: from 64 pages": {f"{CORE}order.Aopic.branch_pages": 1},
     "branches: a hundredth": {f"{CORE}branches._PART": 0.0},
     "branches: 16 queues": {f"{CORE}branches.QUEUES": 4},
+    "branches: 2 queues for each doubling": {f"{CORE}branches._DOUBLED": 0},
+    "8 are lowered before one is taken": {f"{CORE}frontier.frontier._MOST_LOWERED": 2},
     "budgets of domains": {f"{CORE}order.Aopic.due": lambda *_: 0.0},
     "budgets of links": {f"{CORE}domains.FAMILY": 0},
     "support to the power of 1.5": {f"{CORE}order.Aopic.due": _due_by(1.0, 1.0)},

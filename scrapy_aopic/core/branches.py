@@ -7,7 +7,9 @@ none; else what it links to is in its own branch, too.
 
 Pages of one make, whose URLs :attr:`.policy.Policy.group_of` says are the same but for numbers and queries, are a *group*. What a
 page links to of its own group is in the branch of the group, however many pages of the group link to it: the filters of a shop,
-the months of a calendar and the diffs of a wiki all lead to each other. What else they lead to is a branch of its own. What waits of
+the months of a calendar and the diffs of a wiki all lead to each other. The first of them is not if the page is in another branch
+by its only link: under ever new sessions each page leads to one more copy of itself, and would begin a branch each time. What else
+they lead to is a branch of its own. What waits of
 a crowded group waits lower even if it was found from elsewhere, unless the crawl entered its host there. The pages of a trap have one
 link each, so all of it is one branch; most pages of a real host are linked from elsewhere, too.
 
@@ -15,7 +17,8 @@ Pages of a branch are counted as they are fetched, and those of a group as its p
 filters before a hundred are fetched. The branch is *crowded* once that is a hundredth of the fetched pages of its host, and
 :attr:`.order.Order.branch_pages`; for each of its pages that got a link from elsewhere while it waited, and each new page of another
 make that a group has shown, that is a fiftieth more, as nothing links into a trap, and it leads to nothing else. What waits of a
-crowded branch waits :data:`QUEUES` front queues lower (:meth:`.pages.Pages.lower`, :meth:`.pages.Pages.pay`).
+crowded branch waits :data:`QUEUES` front queues lower (:meth:`.pages.Pages.lower`, :meth:`.pages.Pages.pay`), and
+:data:`_DOUBLED` more each time that the branch has twice as many pages as that: so real branches come before a trap, which never ends.
 
 Rule 1: a branch has a row from the first page of it that is counted. Nothing supports it before, and pages of other branches that
 link to it later are counted only as long as its pages wait.
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
 QUEUES = 16
 """Front queues by which a page of a crowded branch waits lower: behind most that its host has, but not behind all that any
 host has. With 8, single traps take twice as much; with 2 or 4, a tree of ten does in the mean (docs/decisions.md)."""
+
+_DOUBLED = 2
+"""Front queues more for each doubling. With 1 a history keeps twice as many real pages waiting; with 4 three times as many, as pages
+with little cash are in the last front queue then, where branches are alike (docs/decisions.md)."""
 
 _PART = 0.01
 """Part of the fetched pages of a host that a branch may have."""
@@ -90,7 +97,7 @@ class Branches:
 
     def count(self, key: bytes, page: Page, group: int) -> None:
         """Count *page*, under *key* and of *group*, which was fetched for the first time, if it is no head, nor in the branch of its group."""
-        if self._is_inside(page) and page.branch != group:
+        if self.is_lone(page, group):
             self._add(_row(key, page.branch), 1, 0)
 
     def found(self, host: bytes, group: int, n_alike: int, n_others: int) -> None:
@@ -104,6 +111,10 @@ class Branches:
             counts[0] += n
             counts[1] += n_supporting
             self.table.put(row, counts)
+
+    def is_lone(self, page: Page, group: int) -> bool:
+        """Whether *page*, which is of *group*, is in a branch that is not its group's by its only link."""
+        return self._is_inside(page) and page.branch != group
 
     def _is_inside(self, page: Page) -> bool:
         """Whether *page* is in a branch, and no head of its own."""
@@ -123,9 +134,9 @@ class Branches:
     def lowered(self, key: bytes, branch: int, visited: int) -> int:
         """Front queues by which pages of *branch* wait lower; *visited* pages of the host, that of *key*, were fetched."""
         counts = self.table.get(_row(key, branch)) if branch and self.may_be_crowded(visited) else None
-        if counts is None or counts[0] < max(self._pages, _PART * visited) * (1 + _SUPPORT * counts[1]):
-            return 0
-        return QUEUES
+        n, n_supporting = counts or (0, 0)
+        times = int(n / (max(self._pages, _PART * visited, 1) * (1 + _SUPPORT * n_supporting)))
+        return QUEUES + _DOUBLED * (times.bit_length() - 1) if times else 0
 
     def read_ahead(self, keys: Iterable[bytes], pages: Iterable[Page | None]) -> None:
         """Read the counts for *pages*, under their *keys*, with one read of the store."""

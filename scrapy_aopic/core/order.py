@@ -375,7 +375,8 @@ class Aopic(Order):
     6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a
        host has in other directories comes first (see :mod:`.directories`).
     7. A page waits sixteen front queues lower if one link leads to it, and a hundredth of what was fetched of its host, and 64
-       pages, were reached by such links alone from the same page: an endless tree is like that (see :mod:`.branches`).
+       pages, were reached by such links alone from the same page: an endless tree is like that; and two more for each doubling
+       of that (see :mod:`.branches`).
     8. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
        one.
     9. A page waits behind all others if the same page was read, or waits, at an origin of its domain that has the same pages (see

@@ -95,6 +95,7 @@ class Finder(NamedTuple):
         lowered: Front queues by which these wait lower.
         group: Number of the branch that those of its own group are in; 0 if it is in none.
         group_lowered: Front queues by which these wait lower.
+        is_lone: Whether the first of those is in *branch* all the same.
     """
 
     host: bytes = b""
@@ -103,6 +104,7 @@ class Finder(NamedTuple):
     lowered: int = 0
     group: int = 0
     group_lowered: int = 0
+    is_lone: bool = False
 
 
 ELSEWHERE = Finder()
@@ -436,7 +438,7 @@ class Pages:
         crowded, or its directory full.
 
         Returns:
-            Whether it does from now on; each of these happens once to a page.
+            Whether it does from now on. Each of these happens once to a page, but for a branch that has twice as many pages.
         """
         if not (self.directories.full or self.branches.are_bounded or self._mirrors is not None):
             return False
@@ -449,18 +451,15 @@ class Pages:
             self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
             return self.requests.peek(key)
 
-        lowered = 0
         if self._mirrors is not None and self._mirrors.is_behind(key, host, request, self.get_many):
             lowered = MIRRORED
-        elif page.lowered > 1:
-            return False
         else:
             lowered = self.branches.lowered(key, page.branch, host.visited)
             if not lowered and page.clicks and self.branches.may_be_crowded(host.visited):
                 lowered = self.branches.lowered(key, self.branches.group_of(request()), host.visited)
         if not lowered and self.directories.full and not page.lowered:
             lowered = int(self.directories.is_full(key, request()))
-        if not lowered:
+        if lowered <= page.lowered:
             return False
         self._ledger.catch_up(page)
         page.lowered = lowered
@@ -487,7 +486,8 @@ class Pages:
         """
         branch, lowered = self.branches.behind(key, page, group, is_new=is_new), self.branches.lowered
         of_branch, of_group = lowered(key, branch, visited), lowered(key, group, visited)
-        return Finder(key[:HOST_BYTES], page.clicks, branch, of_branch, group, of_group)
+        is_lone = self.branches.is_lone(page, group)
+        return Finder(key[:HOST_BYTES], page.clicks, branch, of_branch, group, of_group, is_lone)
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
@@ -628,12 +628,12 @@ class Pages:
             found: What the visit adds to their scores.
             finder: The visited page; :data:`ELSEWHERE` for one of another shard.
         """
-        host, clicks, branch, _, group, group_lowered = finder
+        host, clicks, branch, _, group, group_lowered, is_lone = finder
         values_links, keep, front_queue = self._values_links, self.table.put, self._order.front_queue
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         requests: dict[bytes, bytes] = {}
         merged: list[tuple[bytes, int]] = []
-        to_new = n_alike = n_others = 0
+        to_new = n_alike = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
         leaving: list[tuple[bytes, int]] = []
@@ -642,12 +642,10 @@ class Pages:
             if page is None:
                 page = self._admit(link, units, found, finder)  # noqa: PLW2901
                 at = key[:HOST_BYTES]
-                if group and at == host:
-                    if self.branches.group_of(link.request) == group:
+                if group and at == host and self.branches.group_of(link.request) == group:
+                    if n_alike or not is_lone:  # a single one may be in the branch of the page, as in a chain
                         page.branch, page.lowered = group, group_lowered
-                        n_alike += 1
-                    else:
-                        n_others += 1
+                    n_alike += 1
                 number = front_queue(page, units)
                 if link.priority:
                     number += link.priority << PRIORITY_BITS
@@ -696,8 +694,8 @@ class Pages:
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
         if leaving:
             self.branches.left(leaving)
-        if n_alike or n_others:
-            self.branches.found(host, group, n_alike, n_others)
+        if group and host in new:
+            self.branches.found(host, group, n_alike, len(new[host][1]) - n_alike)
         self.requests.put_all(requests)
         self._ledger.count_new(to_new)
         let_in = self._frontier.insert_all if self._bonus_of is None else self._let_in

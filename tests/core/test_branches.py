@@ -132,7 +132,18 @@ def test_a_branch_may_have_a_hundredth_of_what_was_fetched_of_its_host():
     of = web.crawl.pages.branches
     of.table.put(BRANCHES + ROOT.key[:8] + (9).to_bytes(4, "big"), [50, 0])
     lowered = [of.lowered(ROOT.key, 9, visited) for visited in (100, 5000, 5001, 10_000)]
-    assert lowered == [QUEUES, QUEUES, 0, 0]
+    assert lowered == [QUEUES + 6, QUEUES, 0, 0]  # 50 of 4 pages are three times twice as many
+
+
+def test_pages_wait_lower_each_time_that_their_branch_has_twice_as_many():
+    web = Web()
+    known_before = tree(web, width=30)
+    ever_lower = [{web.page(each).lowered for each in grow(web, 1)} for _ in range(11)]
+    assert ever_lower == [{0}] * 2 + [{QUEUES}] * 3 + [{QUEUES + 2}] * 6
+    once = [each for each in known_before if web.page(each).lowered]
+    assert {web.page(each).lowered for each in once} == {QUEUES + 2}
+    grow(web, 4)
+    assert QUEUES + 4 in {web.page(each).lowered for each in once}
 
 
 def test_check_finds_what_no_crawl_writes():
@@ -174,7 +185,7 @@ def facets(web: Web) -> list[Link]:
 def test_pages_of_one_make_that_lead_to_each_other_are_bounded_too():
     web = Web(group_of=group_of)
     made = facets(web)
-    assert {web.page(each).lowered for each in made[4:] if web.page(each).state == QUEUED} == {QUEUES}
+    assert {web.page(each).lowered for each in made[4:] if web.page(each).state == QUEUED} == {QUEUES + 6}
     web.commit()
     assert [39, 0] in rows(web)  # the first one was found from elsewhere
     seed, other, honest = link("a", 2), link("a", 999), link("a", 3)
@@ -193,12 +204,23 @@ def test_new_pages_of_another_make_support_a_group_and_are_a_branch_of_their_own
     web.visit(made[0])
     web.visit(*made, *products)
     assert {web.page(each).lowered for each in made[1:]} == {0}  # 3 * (1 + 620 / 50) > 39
-    assert len({web.page(each).branch for each in products} - {web.page(made[1]).branch}) == 1
+    assert len({web.page(each).branch for each in products} - {web.page(made[2]).branch}) == 1
     web.visit(*(link("a", 100 + number) for number in range(40, 80)))
     assert {web.page(each).lowered for each in made[2:]} == {0}
     web.commit()
     assert [79, 620] in rows(web)
     assert audit(web.store).violations == []
+
+
+def test_copies_of_a_page_each_of_which_leads_to_one_more_stay_in_the_branch_that_they_are_behind():
+    web = Web(group_of=group_of)
+    tree(web, width=1)
+    for number in range(100, 104):
+        copy = link("a", number)
+        web.visit(copy, link("a", 10 * FIRST + number))
+    head = int.from_bytes(ROOT.key[-4:], "big")
+    assert web.page(copy).branch == head
+    assert web.page(copy).lowered == QUEUES
 
 
 def test_a_page_of_a_crowded_group_that_is_a_seed_waits_lower_no_more():

@@ -5,6 +5,7 @@ The model knows every reason why a page waits where it does: its cash, its prior
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ CHOSEN = frozenset("bd")
 COMMIT_WITHIN = 1.25
 # With whole seconds for the steps, no time that a host waits for ends at a step.
 POLITENESS = Politeness(10.0, 0.5, 30.5)
-MOST_LOWERED, MEAN_LOWERED = 16, 4
+MOST_LOWERED = 8
 
 
 def directory_of(request: bytes) -> bytes:
@@ -121,7 +122,7 @@ class Model:
         if finder[:HOST_BYTES] == of.key[:HOST_BYTES]:
             page.clicks = min(self.pages[finder].clicks + 4, 255)
             page.branch = self.behind(finder)
-            page.lowered = QUEUES * self.is_crowded(page.branch)
+            page.lowered = self.crowding(page.branch)
         self.touch(of.key, cash)
 
     def again(self, of: Link, cash: int = 0) -> None:
@@ -174,14 +175,17 @@ class Model:
         """The head of the branch of what a page links to; a page has no score here, so only one without a branch is a head."""
         return (self.pages[key].branch or key) if self.crowd else b""
 
-    def is_crowded(self, head: bytes) -> bool:
-        """Whether enough pages behind *head* were fetched; hosts are small here."""
-        return bool(self.inside[head]) and self.inside[head] >= self.crowd * (1 + 0.02 * self.left[head])
+    def crowding(self, head: bytes) -> int:
+        """Front queues by which pages behind *head* wait lower, by how many were fetched; hosts are small here."""
+        if not self.inside[head]:
+            return 0
+        times = self.inside[head] / (self.crowd * (1 + 0.02 * self.left[head]))
+        return QUEUES + 2 * math.floor(math.log2(times)) if times >= 1 else 0
 
     def lowering(self, key: bytes) -> int:
         """Front queues by which a page is to wait lower, if its turn comes now."""
         page = self.pages[key]
-        return max(QUEUES * self.is_crowded(page.branch), int(self.is_full(key)))
+        return max(self.crowding(page.branch), int(self.is_full(key)))
 
     def may_be_lowered(self, key: bytes) -> bool:
         page = self.pages[key]
@@ -210,7 +214,7 @@ class Model:
 
     def lease(self, key: bytes, now: float) -> None:
         assert not (self.left_to_lower and self.may_be_lowered(key))
-        self.left_to_lower = min(self.left_to_lower + MEAN_LOWERED, MOST_LOWERED)
+        self.left_to_lower = MOST_LOWERED
         alive = [
             page for page in self.pages.values() if page.state != PageState.FAILED and not page.is_merged
         ]

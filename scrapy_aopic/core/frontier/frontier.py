@@ -76,9 +76,9 @@ _OVERDUE = 1.0
 """Seconds that a transfer may exceed the last one of its host before the host is no longer expected: what a busy machine
 adds. A host that was never requested is expected for as long, from the beginning of its transfer."""
 
-_MOST_LOWERED, _MEAN_LOWERED = 16, 4
-"""Pages that are lowered before one is taken, at most, and for each page taken in the mean: each costs some 50 microseconds. The
-next one is taken as it is."""
+_MOST_LOWERED = 8
+"""Pages that are lowered before one is taken, at most: each costs some 50 microseconds. The next one is taken as it is, and a trap
+has shown hundreds before it is known as one."""
 
 _MOST_EXPECTED = 100
 """Most hosts waiting for an instant for which one step determines whether they are in time."""
@@ -515,7 +515,7 @@ class Frontier:
             is_as_good = self._ranks_by_front_queue and queue and front_queue_of(queue[0]) == host.best
             if host.silent or not is_as_good:  # others may come first now
                 return None
-        self._left_to_lower = min(self._left_to_lower + _MEAN_LOWERED, _MOST_LOWERED)
+        self._left_to_lower = _MOST_LOWERED
         row = queue.pop(number)[:-ROW_PAGE_BYTES]
         self.budgets.begin(key + page, host)
         if not shelf or host.visited:
