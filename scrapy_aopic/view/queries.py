@@ -1,6 +1,6 @@
 """Lists of pages, links and hosts of a job, in any number of shards.
 
-All hosts of a registered domain are in one shard, so no page and no host is in two.
+Each host is in one shard, so no page and no host is in two.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ async def test_a_domain_that_a_spider_stays_in_is_crawled_by_all_workers_and_kno
     ],
 )
 async def test_domains_are_spread_if_a_crawl_stays_in_few_or_a_rule_says_so(
-    serve, settings, address, *, spider, given, arguments, spread
+    serve, settings, address, client, *, spider, given, arguments, spread
 ):
     serve(PAGES)
     await crawl(
@@ -94,6 +94,9 @@ async def test_domains_are_spread_if_a_crawl_stays_in_few_or_a_rule_says_so(
     )
     sharding = ServerPlace(address).read_sharding()
     assert (sharding.spread if sharding is not None else None) == spread
+    job = f"{{{address.key}}}"
+    for stored in (client.get(f"{job}:cut"), *client.hvals(f"{job}:states")):
+        assert (b"spread" in (stored or b"")) == bool(spread), "other jobs are stored as before"
 
 
 @pytest.mark.parametrize(

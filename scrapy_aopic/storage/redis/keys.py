@@ -13,7 +13,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``seeds``           names of the lists of seeds that wait
 ``seeds:NAME``      such a list, in pieces
 ``old:ID:N:sep..``  the rows of such a leaf then; absent if it had none
-``cut``             of a job in shards: how many, and by which list of public suffixes (:mod:`.sharding`)
+``cut``             of a job in shards: how many, by which list of public suffixes, and what is spread (:mod:`.sharding`)
 ``beginning``       there while such a job is made
 ``moved``           where the job was moved to, or is being moved
 ``workers``         processes that crawl such a job, by their tokens
