@@ -56,6 +56,11 @@ def has_public_suffix(name: str) -> bool:
     return bool(_list()(name).suffix)
 
 
+def is_public_suffix(name: str) -> bool:
+    """Whether *name* is one, such as ``co.uk``, below which names belong to many."""
+    return bool(name) and not _list()(name).domain
+
+
 @lru_cache(maxsize=1)
 def list_name() -> str:
     """Which list that is: a digest of its rules, and that the default rule counts."""

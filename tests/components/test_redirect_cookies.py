@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import pytest
+import requests
 from demo_web.server import Answer, Exchange
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -15,6 +16,7 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 from support.crawls import Visits
 from support.small_web import Follow, crawl
+from tldextract import TLDExtract
 
 from scrapy_aopic.session import redirect_cookies
 from scrapy_aopic.session.stats import Stats
@@ -200,6 +202,17 @@ async def test_cookies_go_where_they_belong_and_nowhere_else(serve):
         ("b.co.uk/", set()),
     ]
     assert Note.seen == ["http://b.co.uk/"]
+
+
+async def test_nobody_is_asked_for_the_list_of_public_suffixes(serve, monkeypatch):
+    """On a machine without Scrapy's copy of it, which has no Internet, that would stop the crawl for minutes."""
+    asked: list[str] = []
+    monkeypatch.setattr(requests.Session, "send", lambda _, request, **__: asked.append(request.url))
+    monkeypatch.setattr("scrapy.downloadermiddlewares.cookies._split_domain", TLDExtract(None))
+    serve({"http://www.a.co.uk/": Site(lambda _: to("/", f"c={SECRET}; Domain=a.co.uk"))})
+    await crawl(Note, ADDON, start_urls=["http://www.a.co.uk/"])
+    assert Note.seen == ["http://www.a.co.uk/"]
+    assert asked == []
 
 
 async def test_who_turns_cookies_off_has_none(serve):
