@@ -309,6 +309,18 @@ def killed_task(store: Path) -> str | None:
         return None
 
 
+def had_here(store: Path, task: str) -> str:
+    """Which process of this machine has the job of *store* for *task*, as that says itself, and since when; empty if none has,
+    or if that cannot be told without a lock. One that was killed may have left its number to another process."""
+    with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
+        owner = _owner(_lock_file(store))
+        since, pid = datetime.fromisoformat(str(owner["since"])), int(str(owner["pid"]))
+        if (owner["task"], owner["host"]) == (task, socket.gethostname()) and os.name == "posix" and pid > 0:
+            os.kill(pid, 0)  # which asks whether it runs, except on Windows
+            return f"process {pid} since {since}"
+    return ""
+
+
 def lock_store(folder: Path) -> Lock:
     """Lock the store that is, or will be, in *folder* itself."""
     return Lock(folder / "store.lock", folder)

@@ -29,7 +29,9 @@ from scrapy_aopic.core.records import (
 from scrapy_aopic.core.revisits.wake_times import first_wake
 from scrapy_aopic.core.shards.mail import read_counts
 from scrapy_aopic.exceptions import AopicError, StorageError
+from scrapy_aopic.place.folder_place import store_folder
 from scrapy_aopic.place.stored_control import control_sentences, read_control
+from scrapy_aopic.storage.lock import had_here
 
 from .dropped import dropped_in
 from .history import FILE_NAME as HISTORY
@@ -66,7 +68,7 @@ from .snapshot import (
     statuses_of,
     visits_of,
 )
-from .verdict import verdict
+from .verdict import of_running, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -356,6 +358,9 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
         samples = dropped_in(job.folder) or {}
         now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
         now = with_last_row(now, read_history(job.folder / HISTORY) if history is None else history)
+        process = "" if now.is_closed else had_here(store_folder(job.folder), "crawl")
+        if process and now.shards.n == 1:
+            return replace(now, verdict=of_running(now, process))
     return replace(now, verdict=verdict(now))
 
 

@@ -94,6 +94,17 @@ def verdict(now: Snapshot) -> Verdict:
     return _of(_limit(now), now)
 
 
+def of_running(now: Snapshot, process: str) -> Verdict:
+    """How a stored job is that *process* crawls, as far as its last commit and its history say."""
+    limit = f", and {LIMITED_BY[now.limit]} limited it lately" if now.limit in LIMITED_BY else ""
+    found = _paused(now) or Verdict(
+        "elsewhere",
+        f"Crawled by {process}{limit}; {_waiting(now)} as of the last commit.",
+        f"It runs{limit}. {_sentence(_waiting(now))}",
+    )
+    return _with_headline(found, now)
+
+
 class Judge:
     """Says what limits a crawl, by one snapshot after the other, without going to and fro."""
 
@@ -283,7 +294,7 @@ def _none_queued(now: Snapshot) -> Verdict:
 
 def _stopped(now: Snapshot) -> Verdict:
     """Why the last run ended, what waits, and how to go on."""
-    wait = f"{n_of(now.pages.queued, 'page')} wait{'s' * (now.pages.queued == 1)}"
+    wait = _waiting(now)
     if not now.is_closed:
         return Verdict(
             "stopped",
@@ -299,6 +310,10 @@ def _stopped(now: Snapshot) -> Verdict:
         f"that started it, with the same job folder, goes on where it was: {wait}.",
         f"Ended{f': {why}' if why else ''}. {_sentence(wait)}",
     )
+
+
+def _waiting(now: Snapshot) -> str:
+    return f"{n_of(now.pages.queued, 'page')} wait{'s' * (now.pages.queued == 1)}"
 
 
 AGAIN = "To visit its pages again: the same command with --again."

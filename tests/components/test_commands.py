@@ -80,7 +80,12 @@ async def test_a_running_job_answers(serve, tmp_path, store):
     assert [answer.returncode for answer in answers] == [0, 0, 0], answers
     assert json.loads(answers[0].stdout)["holds"]
     assert json.loads(answers[1].stdout)[0]["url"].startswith("http://")
-    assert not json.loads(answers[2].stdout)["is_closed"]
+    status = json.loads(answers[2].stdout)
+    assert not status["is_closed"]
+    sentence, headline = status["verdict"]["sentence"], status["verdict"]["headline"]
+    assert sentence.startswith(f"Crawled by process {os.getpid()} since 20")
+    assert sentence.endswith("1 page waits as of the last commit.")
+    assert headline.startswith("It runs")
 
 
 REQUEST = b"\x81\xa3url\xaehttp://a.test/"
