@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -41,6 +42,11 @@ _NEIGHBOURS: dict[str, Any] = {
     "REFERRER_POLICY": "strict-origin-when-cross-origin",  # as browsers: a URL may have secrets
 }
 
+_LOOKS = {"bench", "check", "fetch", "parse", "shell", "view"}
+"""Commands of Scrapy that look at a page, or at what a spider makes of one."""
+
+_NO_JOB = {"JOBDIR": None, "AOPIC_STORE": "memory", "AOPIC_SHARDS": 1}
+
 _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)
 
 
@@ -49,6 +55,8 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Set what is still at its default."""
+        if _is_look():
+            _leave_the_job_alone(settings)
         for name, value in _NEIGHBOURS.items():
             if name in settings:
                 _set_default(settings, name, value)
@@ -75,6 +83,20 @@ class Addon:
                 settings.replace_in_component_priority_dict(
                     "DOWNLOADER_MIDDLEWARES_BASE", RobotsTxtMiddleware, RobotsMiddleware
                 )
+
+
+def _is_look() -> bool:
+    """Whether the command that runs is one of :data:`_LOOKS`, which Scrapy has taken out of ``sys.argv``."""
+    words = sys.orig_argv[-len(sys.argv) :] if "scrapy.cmdline" in sys.modules else []
+    return next((word for word in words if not word.startswith("-")), "") in _LOOKS
+
+
+def _leave_the_job_alone(settings: BaseSettings) -> None:
+    """Let a look be no part of the job of the project, which its spider would go on with, unless the command names that itself."""
+    typed = SETTINGS_PRIORITIES["cmdline"]
+    settings.set("AOPIC_WORKERS", 1, typed)
+    if (settings.getpriority("JOBDIR") or 0) < typed:
+        settings.setdict(_NO_JOB, typed)
 
 
 def _start_workers(settings: BaseSettings) -> None:

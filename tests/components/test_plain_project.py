@@ -90,3 +90,38 @@ def test_each_package_does_its_part_in_a_plain_new_project(tmp_path, name, setti
         assert found == {"firm.co.uk": 2, "other.co.uk": 1}
     elif "RocksDB" in name:
         assert (job / "aopic-seen" / "IDENTITY").exists()  # a file of RocksDB's
+
+
+@pytest.mark.slow
+def test_a_look_at_a_page_is_no_part_of_the_job_that_the_project_sets(tmp_path):
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = plain\n", encoding="utf-8")
+    (tmp_path / "links.py").write_text(
+        SPIDER.replace('css="a"', 'css="a", callback=self.read') + "    def read(self, response): pass\n",
+        encoding="utf-8",
+    )
+    lines = (
+        'SPIDER_MODULES = ["links"]',
+        'ADDONS = {"scrapy_aopic.Addon": 500}',
+        'JOBDIR = "job"',
+        "AOPIC_STORE = 'sqlite'",
+    )
+    (tmp_path / "plain.py").write_text("\n".join(lines), encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    url = "http://a.firm.co.uk/"
+    looks = (
+        ["fetch", url],
+        ["parse", url, "--spider", "links", "-c", "read"],
+        ["shell", url, "-c", "response.url"],
+    )
+    queued = []
+    with Server(web).run_in_thread() as running:
+        env["http_proxy"] = running.url
+        for what in (["crawl", "links", "-s", "CLOSESPIDER_PAGECOUNT=2"], *looks):
+            workers = [] if what[0] == "crawl" else ["-s", "AOPIC_WORKERS=2"]
+            line = [sys.executable, "-m", "scrapy", *what, *workers]
+            done = processes.run_and_read(line, cwd=tmp_path, env=env)
+            assert done.returncode == 0, done.stderr
+            with open_view(FolderPlace(tmp_path / "job")) as view:
+                queued.append([saved.queued for saved in view.saved if saved is not None])
+    assert queued[0] != [0]
+    assert queued == queued[:1] * 4
