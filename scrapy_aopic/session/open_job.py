@@ -56,6 +56,7 @@ from .idle_settings import warn_of_idle_queues
 from .links.admission import Admission
 from .spider_state import StateKeeper
 from .topic.given_topic import GivenTopic
+from .whose_queue import check_queue
 from .worker_link import has_parent
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class OpenJob:
             self.seeds = self._give_seeds(folder, address, policy)
             self.earlier, self.bodies_file = read_earlier_crawl(place), place.bodies_file() if place else None
             self.control = self._watch_control(folder, address)
-            self.job = self._open_job(folder, policy, address, kind)
+            self.job = self._open_job(folder, policy, address, kind, spider)
         except (SettingError, StorageError):
             self.release()
             StateKeeper.replacing(crawler, None)
@@ -258,11 +259,15 @@ class OpenJob:
         lock = None if self._number else self._lock
         return FolderPlace(folder, lock.around.where if lock is not None else None)
 
-    def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
+    def _open_job(
+        self, folder: Path | None, policy: Policy, address: Address | None, kind: str, spider: Spider
+    ) -> Job:
         """Open the job itself, or this process's part of it."""
         values, place = self._values, _place_of(folder, address)
         if self._shards > 1 and place is not None and (sharding := place.read_sharding()) is not None:
             policy = replace(policy, spread=sharding.domains)  # as the worker says that has begun it
+        if place is not None and place.has_job() and (address is None or self._shards == 1):
+            check_queue(place, spider)
         places: ShardPlaces | None = None
         if self._number and folder is not None and self._lock is not None:
             job, memory = FolderPlace(folder), store_memory(values)

@@ -287,14 +287,14 @@ def _subclasses(cls: type[Request]) -> Iterator[type[Request]]:
 
 def _method(spider: Spider, name: str) -> Callable[..., Any]:
     """The method called *name*, which *spider* has beside those of every spider; nothing is evaluated to find out."""
-    if _is_callback(spider, name):
+    if is_callback(spider, name):
         method: Callable[..., Any] = getattr(spider, name)
         if getattr(method, "__self__", None) is spider:
             return method
     raise ValueError(f"the spider {spider.name!r} has no callback {name!r}")
 
 
-def _is_callback(spider: Spider, name: str) -> bool:
+def is_callback(spider: Spider, name: str) -> bool:
     is_method = _has_method(type(spider), name)  # type: ignore[arg-type]  # mypy takes the class for an instance
     return is_method or isinstance(vars(spider).get(name), MethodType)
 
@@ -316,11 +316,11 @@ def name_of(spider: Spider, method: Callable[..., Any]) -> str:
     """
     if getattr(method, "__self__", None) is spider:
         name = getattr(method, "__name__", "")
-        if _is_callback(spider, name) and getattr(spider, name) == method:
+        if is_callback(spider, name) and getattr(spider, name) == method:
             return str(name)
         function = getattr(method, "__func__", None)
         for cls in type(spider).__mro__:  # a private name is mangled
             for name, member in vars(cls).items():
-                if member is function and _is_callback(spider, name) and getattr(spider, name) == method:
+                if member is function and is_callback(spider, name) and getattr(spider, name) == method:
                     return name
     raise ValueError(f"{method!r} is no callback of the spider {spider.name!r}")

@@ -259,6 +259,27 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(serve, tmp_path, 
     assert rows["http://a.test/1"].cash == 0
 
 
+@pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
+async def test_the_queue_of_another_spider_is_left_to_that(serve, tmp_path, caplog, store):
+    class Before(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield from (Request(f"http://a.test/{n}", self.read) for n in range(3))
+
+        def read(self, response: Response) -> None:
+            pass
+
+    web = serve({"http://a.test/": [], **{f"http://a.test/{n}": [] for n in range(3)}})
+    settings = {**on_disk(tmp_path), "AOPIC_STORE": store}
+    await crawl(Before, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    crawler = await crawl(Visits, settings, name="other")
+    assert "is not for this spider: 'other' has no callback 'read'" in caplog.text
+    assert crawler.stats.get_value("finish_reason") == "aopic_storage"
+    assert web.asked == ["http://a.test/"]
+    crawler = await crawl(Before, settings)
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert len(web.asked) == 4
+
+
 async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next_process(serve, tmp_path):
     def asks(url: str) -> Request:
         return Request(url, callback=lambda response: None)
