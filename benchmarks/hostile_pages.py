@@ -168,6 +168,7 @@ KINDS: dict[str, Kind] = {
     "words only": Kind(each(WORDS)),
     "zeros": Kind(each(b"\0")),
     "bytes of no charset": Kind(each(bytes(range(128, 256)))),
+    "one byte of no charset": Kind(each(b"<p>hello word ", behind=b"\xe9")),
     "UTF-16": Kind(lambda most, host: ("<a href=/1>x" * (most // 24)).encode("utf-16")),
     "UTF-7": Kind(each(b"+AGE-"), content="text/html; charset=utf-7"),
     "ISO-2022-JP": Kind(each(b'\x1b$B$"\x1b(B'), content="text/html; charset=iso-2022-jp"),

@@ -13,6 +13,7 @@ from w3lib.encoding import resolve_encoding
 
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.web.content_types import content_type, declared_type
+from scrapy_aopic.web.parse_limits import guessed_charset
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ _OF_SCRAPY = frozenset({Response, TextResponse, HtmlResponse, XmlResponse, JsonR
 
 class ContentTypeMiddleware:
     """Makes an HTML response of one that browsers treat as HTML though its type is a list, missing, or says nothing.
+
+    A huge response that states no charset gets the one that is guessed by a part of it.
 
     Order: 585, where bodies are unpacked (``HttpCompressionMiddleware``), and before they are looked at
     (``MetaRefreshMiddleware``).
@@ -37,19 +40,19 @@ class ContentTypeMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         declared = declared_type(response.headers)
         if (declared.essence and not declared.is_odd) or type(response) not in _OF_SCRAPY:
-            return response
+            return _in_charset(response)
         kind = content_type(response)
         cls = responsetypes.from_mimetype(kind)
         charset = resolve_encoding(declared.charset) if declared.charset else None
         if not isinstance(response, cls):
-            read = response.replace(cls=cls, encoding=charset) if issubclass(cls, TextResponse) else response
+            read = _as(response, cls, charset) if issubclass(cls, TextResponse) else response
         elif charset is not None and isinstance(response, TextResponse):
-            read = response.replace(encoding=charset)
+            read = _as(response, type(response), charset)
         else:
             read = response
         if declared.is_odd or read is not response:
             self._note(response, kind)
-        return read
+        return read if charset is not None else _in_charset(read)
 
     def _note(self, response: Response, kind: str) -> None:
         """Count *response*, which is read as of type *kind*; the first one is logged."""
@@ -63,3 +66,17 @@ class ContentTypeMiddleware:
             stated=f'"{stated}"' if stated else "nothing",
             kind=kind,
         )
+
+
+def _in_charset(response: Response) -> Response:
+    """*response* in the charset that is guessed for it, if Scrapy would take long for that."""
+    if not isinstance(response, TextResponse) or type(response) not in _OF_SCRAPY:
+        return response
+    charset = guessed_charset(response)
+    return response if charset is None else _as(response, type(response), charset)
+
+
+def _as(response: Response, cls: type[TextResponse], charset: str | None) -> TextResponse:
+    """*response* as one of *cls* in *charset*, or in what Scrapy guesses; ``replace`` would guess in any case."""
+    known = {name: getattr(response, name) for name in response.attributes if name != "encoding"}
+    return cls(**known, encoding=charset)

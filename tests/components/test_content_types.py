@@ -139,6 +139,39 @@ async def test_the_charset_of_the_header_that_browsers_take_is_taken(serve):
     assert response.text == body.decode("windows-1251")
 
 
+@pytest.mark.slow
+async def test_the_charset_of_a_huge_page_is_guessed_by_a_part_of_it_and_is_the_same(serve, monkeypatch):
+    """A page whose text is behind a long script, in what people write who state no charset; and one that ends with a byte of it."""
+    texts = {
+        "fr": ("<p>La forêt où naît déjà un été, ça va très bien</p>\n", "cp1252"),
+        "ru": ("<p>Мальчик шёл дорогой, думая: завтра опять зима</p>\n", "koi8-r"),
+        "ja": ("<p>今日は天気がとても良いので、公園で本を読みました</p>\n", "shift_jis"),
+        "zh": ("<p>今天天气很好。我们去公园看书。历史文化非常丰富</p>\n", "gbk"),
+    }
+    script = b"<html><script>" + b"a = 1;\n" * 60_000 + b"</script>"
+    bodies = {
+        name: script + "".join(f"{text}<i>{n}</i>" for n in range(12_000)).encode(charset)
+        for name, (text, charset) in texts.items()
+    } | {"late": b"<p>word " * 200_000 + b"\xe9"}
+    by_all = {name: HtmlResponse(HOME, body=body).encoding for name, body in bodies.items()}
+    guesses: list[int] = []
+    guess = TextResponse._auto_detect_fun
+
+    def watched(self: TextResponse, text: bytes) -> str | None:
+        guesses.append(len(text))
+        return guess(self, text)
+
+    monkeypatch.setattr(TextResponse, "_auto_detect_fun", watched)
+    urls = {name: f"http://{name}.test/" for name in bodies}
+    serve(
+        {HOME: [*urls.values()]}
+        | {urls[name]: Answer(200, headers(["text/html"]), body) for name, body in bodies.items()}
+    )
+    seen, _ = await read(ADDON)
+    assert {name: seen[url].encoding for name, url in urls.items()} == by_all
+    assert max(guesses) < 100_000
+
+
 async def test_what_must_not_be_guessed_is_no_html(serve):
     page = PAGE.replace("<html lang=en>", "").replace("!DOCTYPE html", "p ").format(1).encode()
     nosniff = {"X-Content-Type-Options": "NoSniff, x"}
