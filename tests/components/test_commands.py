@@ -17,10 +17,10 @@ from support import commands, processes
 from support.commands import run_aopic, run_here
 from support.crawls import in_folder
 from support.small_web import Follow, crawl
+from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.commands import SUBCOMMANDS
-from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
@@ -91,19 +91,9 @@ async def test_a_running_job_answers(serve, tmp_path, store):
 REQUEST = b"\x81\xa3url\xaehttp://a.test/"
 
 
-def seeded(folder: Path, *links: Link) -> None:
-    """A closed job with these seeds."""
-    store = open_store(store_folder(folder), "sqlite")
-    job = Crawl(store, Policy(), 0.0)
-    for link in links:
-        job.seed(link, 0.0)
-    store.write(job.take_changes(0.0, is_clean=True), sync=True)
-    store.close()
-
-
 def test_a_damaged_ledger_is_found(tmp_path):
     key = page_key(host_key("a.test"), b"1")
-    seeded(tmp_path, Link(key, "a.test", REQUEST))
+    make_job(tmp_path, "sqlite", 0, Link(key, "a.test", REQUEST))
     store = open_store(store_folder(tmp_path), "sqlite")
     page = unpack_page(store.get_many(Family.PAGES, [key])[0] or b"")
     page.cash += 1
@@ -116,7 +106,7 @@ def test_a_damaged_ledger_is_found(tmp_path):
 
 def test_check_names_a_row_that_is_damaged(tmp_path):
     key = page_key(host_key("a.test"), b"1")
-    seeded(tmp_path, Link(key, "a.test", REQUEST))
+    make_job(tmp_path, "sqlite", 0, Link(key, "a.test", REQUEST))
     assert run_aopic("check", str(tmp_path), folder=tmp_path).returncode == 0
     file = store_folder(tmp_path) / "store.sqlite3"
     file.write_bytes(file.read_bytes().replace(b"http://a.test/", b"http://b.test/"))
@@ -215,7 +205,7 @@ def closed_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job of two thousand pages."""
     folder, random = tmp_path_factory.mktemp("job"), Random(0)
     urls = [f"http://a.test/{n}/{random.getrandbits(400):x}".encode() for n in range(2000)]
-    seeded(folder, *(Link(page_key(host_key("a.test"), url), "a.test", url) for url in urls))
+    make_job(folder, "sqlite", 0, *(Link(page_key(host_key("a.test"), url), "a.test", url) for url in urls))
     return folder
 
 
@@ -316,7 +306,7 @@ def test_ctrl_c_is_no_traceback(closed_job, monkeypatch, capsys):
 
 
 def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path):
-    seeded(tmp_path, Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"))
+    make_job(tmp_path, "sqlite", 0, Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"))
     command = [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"]
     latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run(command, env=latin, capture_output=True, check=False)

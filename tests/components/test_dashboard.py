@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
 import re
@@ -18,7 +17,7 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
 from support.crawls import logged
-from support.dashboard import get as get_from
+from support.dashboard import TOKEN, Got, get
 from support.dashboard import serve_job as serving_job
 from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
@@ -58,20 +57,9 @@ from scrapy_aopic.view.stored import StoredWatch, snapshot_of
 from scrapy_aopic.view.traps import find_traps, pattern_of
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
-TOKEN = "sixteen-characters-or-more"
 PAGES: dict[str, Any] = {"http://a.test/": ["http://b.test/"], "http://b.test/": []}
 
 Serve = Callable[[dict[str, Any]], Web]
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
 
 
 def addresses(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -85,7 +73,7 @@ class Curious(Spider):
     start_urls = ["http://a.test/"]
     port: Callable[[], int]
     paths: tuple[str, ...]
-    seen: dict[str, tuple[int, str]]
+    seen: dict[str, Got]
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         for path in self.paths:
@@ -100,7 +88,7 @@ class Curious(Spider):
 def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Callable[..., Any]:
     """What a crawl shows under some paths."""
 
-    async def of(*wanted: str, **settings: Any) -> dict[str, tuple[int, str]]:
+    async def of(*wanted: str, **settings: Any) -> dict[str, Got]:
         def port() -> int:
             (said,) = addresses(caplog)
             match = re.fullmatch(rf"Dashboard: http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", said)
@@ -109,7 +97,7 @@ def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Call
         serve(PAGES)
         caplog.set_level(logging.INFO)
         settings = {**SCHEDULER, "AOPIC_DASHBOARD_TOKEN": TOKEN, "JOBDIR": str(tmp_path), **settings}
-        seen: dict[str, tuple[int, str]] = {}
+        seen: dict[str, Got] = {}
         await crawl(Curious, settings, paths=wanted, seen=seen, port=port)
         return seen
 
@@ -119,25 +107,25 @@ def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Call
 async def test_a_crawl_shows_itself(look):
     explainer = [f"/opic/{name}" for name in ("", "style.css", "ledger.js", "scenes.js")]
     seen = await look("/", "/dashboard.css", "/dashboard.js", "/icon.svg", *explainer, "/healthz", "/readyz")
-    assert {status for status, _ in seen.values()} == {200}
-    assert "dashboard.js" in seen["/"][1]
-    assert '<meta name="top-pages" content="/api/v1/top">\n</head>' in seen["/opic/"][1]
-    assert seen["/healthz"][1] == "ok\n"
-    assert seen["/readyz"][1] == "ready\n"
+    assert {found.status for found in seen.values()} == {200}
+    assert "dashboard.js" in seen["/"].text
+    assert '<meta name="top-pages" content="/api/v1/top">\n</head>' in seen["/opic/"].text
+    assert seen["/healthz"].text == "ok\n"
+    assert seen["/readyz"].text == "ready\n"
 
 
 async def test_its_figures_are_those_of_the_moment(look):
     names = ("snapshot", "history", "top", "domains", "traps", "hosts?by=fetched&find=A.", "hosts?by=size")
     seen = await look("/metrics", *(f"/api/v1/{name}" for name in names), AOPIC_STORE="sqlite")
-    said = {name: json.loads(seen[f"/api/v1/{name}"][1]) for name in names}
+    said = {name: json.loads(seen[f"/api/v1/{name}"].text) for name in names}
     now = said["snapshot"]
     assert now["is_live"]
     assert now["spider"] == "curious"
     assert now["pages"]["known"] == now["pages"]["queued"] == 1  # the page is in its callback
     assert now["connections"]["callbacks"] == 1
     assert now["verdict"]["sentence"].endswith(".")
-    assert "aopic_live_callbacks 1\n" in seen["/metrics"][1]
-    assert 'aopic_info{version="' in seen["/metrics"][1]
+    assert "aopic_live_callbacks 1\n" in seen["/metrics"].text
+    assert 'aopic_info{version="' in seen["/metrics"].text
     assert [point["pages.queued"] for point in said["history"]] == [1]
     assert said["top"].keys() == {"pages"}
     assert said["domains"].keys() == {"domains"}
@@ -149,7 +137,7 @@ async def test_its_figures_are_those_of_the_moment(look):
 async def test_pages_of_a_job_in_memory_cannot_be_listed(look):
     seen = await look("/api/v1/top", AOPIC_STORE="memory")
     problem = {"problem": "They cannot be listed for a job without a folder."}
-    assert json.loads(seen["/api/v1/top"][1]) == problem
+    assert json.loads(seen["/api/v1/top"].text) == problem
 
 
 async def test_there_is_none_unless_it_is_wanted(serve, caplog, monkeypatch):
@@ -278,7 +266,7 @@ async def test_a_stored_job_has_the_figures_of_its_last_commit(serve, tmp_path):
     known = ask_view(tmp_path, snapshot_of)
     with serving_job(FolderPlace(tmp_path)) as port:
         paths = ("/", "/api/v1/snapshot", "/metrics", "/healthz", "/readyz", "/api/v1/top")
-        found = {path: get_from(port, path) for path in paths}
+        found = {path: get(port, path) for path in paths}
     now = json.loads(found["/api/v1/snapshot"].text)
     for name in ("pages", "hosts", "ledger", "outcomes"):
         assert now[name] == msgspec.to_builtins(getattr(known, name))
@@ -329,7 +317,7 @@ async def test_it_says_why_a_page_waits(look):
     seen = await look(
         "/api/v1/why?of=http://a.test/", "/api/v1/why?of=b.test", "/api/v1/why", AOPIC_STORE="sqlite"
     )
-    of_url, of_host, of_nothing = (json.loads(text) for _, text in seen.values())
+    of_url, of_host, of_nothing = (json.loads(found.text) for found in seen.values())
     assert of_url["about"] == "http://a.test/"
     assert of_url["sentences"]
     assert of_host["about"] == "b.test"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from support.commands import run_here
+from support.commands import Terminal, run_here
 from support.crawls import in_folder
 from support.small_web import Follow, ask, crawl
 
@@ -50,13 +49,6 @@ def judged(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, 
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found
-
-
-class Terminal(io.StringIO):
-    """Somebody who types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 async def test_a_crawl_that_grades_itself_well_is_found_out(serve, tmp_path, capsys, monkeypatch):

@@ -14,18 +14,12 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.http import Response
+from support.commands import Terminal
 from support.small_web import Follow, crawl
 
 from scrapy_aopic import extensions
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
-
-
-class Terminal(io.StringIO):
-    """Says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 class Slow(Follow):

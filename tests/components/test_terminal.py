@@ -10,19 +10,13 @@ from pathlib import Path
 import pytest
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
+from support.commands import Terminal
 from support.stored_jobs import make_job
 
 from scrapy_aopic.view.output import Colour, painted, write
 from scrapy_aopic.view.text_report import Column, cut, format_table
 
 COLOURS = re.compile(r"\x1b\[\d*m")
-
-
-class Terminal(io.StringIO):
-    """Says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture

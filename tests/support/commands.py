@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +13,13 @@ from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
 from . import processes
+
+
+class Terminal(io.StringIO):
+    """Says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def run_here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

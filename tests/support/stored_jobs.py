@@ -18,11 +18,12 @@ def link(host: str, number: int) -> Link:
     return Link(key, host, pack({"url": f"http://{host}/{number}"}))
 
 
-def make_job(folder: Path, store: str, pages: int) -> None:
+def make_job(folder: Path, store: str, pages: int = 0, *links: Link) -> None:
+    """A closed job with so many pages on fifty hosts, and those of *links*, as seeds."""
     opened = open_store(store_folder(folder), store)
     job = Crawl(opened, Policy(), 0.0)
-    for n in range(pages):
-        job.seed(link(f"h{n % 50}", n), 0.0)
+    for each in (*(link(f"h{n % 50}", n) for n in range(pages)), *links):
+        job.seed(each, 0.0)
     opened.write(job.take_changes(0.0, is_clean=True), sync=True)
     opened.close()
 
