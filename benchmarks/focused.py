@@ -31,6 +31,7 @@ from focus_webs.simulation import Crawl, Policy, Remembered
 
 from scrapy_aopic.core.focus.strategies import needs_samples
 from scrapy_aopic.core.focus.topic import Samples, Topic
+from scrapy_aopic.focus.background import background
 from scrapy_aopic.focus.folders import stop_words
 from scrapy_aopic.lab.results import half_width
 
@@ -91,7 +92,8 @@ def taught(
     topic = Topic()
     given = [*positive, *negative]
     topic.samples = samples(web, given, labels)
-    topic.pages.fit([(web.pages[each].features, labels[each]) for each in given])
+    examples = [(web.pages[each].features, labels[each]) for each in given]
+    topic.pages.fit(examples, [(features, False) for features in background()])
     return topic, set(positive)
 
 

@@ -1,4 +1,4 @@
-"""Pages of the open web that are relevant to hardly any topic: the other side of examples that are all relevant.
+"""Pages of the open web that are relevant to hardly any topic: they stand beside the other pages that a user gives, or alone.
 
 What is kept is in how many of 90 pages each of their commonest words is, as places, and no text: docs/background.py makes it.
 """

@@ -74,7 +74,8 @@ def train(
     """A topic that has learned from relevant pages and from others, *cut* into words; the same from the same pages.
 
     Args:
-        negative: Without any, pages of the open web take their place (:mod:`.background`).
+        negative: Beside them stand pages of the open web (:mod:`.background`), unless *cut* is a user's: what a crawl meets is
+            more than any folder shows.
 
     Raises:
         TopicError: If a page is among both, or there are no others and *cut* is a user's.
@@ -90,7 +91,11 @@ def train(
     if not negative and not cut.is_plain:
         raise TopicError("With a tokeniser of your own (AOPIC_TOKENIZER), name a folder of other pages, too.")
     given, others = ([topic.features(page.text) for page in pages] for pages in (positive, negative))
-    topic.pages.fit([*((f, True) for f in given), *((f, False) for f in others or background())])
+    beside = background() if cut.is_plain else []
+    topic.pages.fit(
+        [*((each, True) for each in given), *((each, False) for each in others or beside)],
+        [(each, False) for each in beside if others],
+    )
     return topic
 
 

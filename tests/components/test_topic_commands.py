@@ -83,6 +83,14 @@ def test_relevant_pages_alone_are_enough(pages, capsys):
         train(read_folder(pages / "yes"), cut=Words(str.split))
 
 
+def test_pages_that_neither_folder_is_like_are_no_more_relevant_for_it(pages):
+    examples = read_folder(pages / "yes"), read_folder(pages / "no")
+    elsewhere = "read the latest news about our products and services, and contact us"
+    own, with_others = (train(*examples, cut).grade(elsewhere) for cut in (Words(str.split), Words()))
+    assert with_others < own / 2
+    assert train(*examples).grade("the database") > 0.5 > train(*examples).grade("the baker")
+
+
 def test_a_few_examples_say_how_unsure_they_are(pages, capsys):
     for folder in ("yes", "no"):
         for number in range(3, 12):

@@ -146,25 +146,38 @@ class Classifier:
         """The log odds that one *place* of *features* adds."""
         return self._weights[place] * features[place]
 
-    def fit(self, examples: Sequence[tuple[Features, bool]]) -> None:
-        """Learn from *examples*, each with whether it is relevant, and from nothing else. O(their features) a round."""
-        n = len(examples)
-        relevant = sum([is_relevant for _, is_relevant in examples])
-        self.seen = float(relevant), float(n - relevant)
+    def fit(
+        self, examples: Sequence[tuple[Features, bool]], beside: Sequence[tuple[Features, bool]] = ()
+    ) -> None:
+        """Learn from *examples*, each with whether it is relevant, and from nothing else. O(their features) a round.
+
+        Args:
+            beside: Examples that what is said of pages is learned from as well, but not what is said of links.
+        """
         self._weights, self._links = array("f", bytes(4 << BITS)), array("f", bytes(4 << BITS))
-        rare = [min(n / (2 * max(seen, 1.0)), _OFTENER) for seen in self.seen]
-        given = [
-            Example(features, is_relevant, COST * rare[not is_relevant], 1.0 + BIAS * BIAS)
-            for features, is_relevant in examples
-        ]
+        given = self._weighed(examples)
         weights, self.bias, odds = descend(given, BIAS)
         squares = defaultdict[int, float](float)
         for (features, _, cost, *_), odd in zip(given, odds, strict=True):
             for place, value in features.items():
                 squares[place] += (cost * logistic(odd) * value) ** 2
         for place, weight in weights.items():
-            self._weights[place] = weight
             self._links[place] = _LINK * weight / math.sqrt(squares[place])
+        if beside:
+            weights, self.bias, _ = descend(self._weighed([*examples, *beside]), BIAS)
+        for place, weight in weights.items():
+            self._weights[place] = weight
+
+    def _weighed(self, examples: Sequence[tuple[Features, bool]]) -> list[Example]:
+        """*examples* with what each counts."""
+        n = len(examples)
+        relevant = sum([is_relevant for _, is_relevant in examples])
+        self.seen = float(relevant), float(n - relevant)
+        rare = [min(n / (2 * max(seen, 1.0)), _OFTENER) for seen in self.seen]
+        return [
+            Example(features, is_relevant, COST * rare[not is_relevant], 1.0 + BIAS * BIAS)
+            for features, is_relevant in examples
+        ]
 
     def pack(self) -> bytes:
         """The classifier as bytes: only the places that have a weight, 12 bytes each."""
