@@ -31,6 +31,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.footprint`: the memory of the process
 * :mod:`.steering`: puts an operator's orders into force
 * :mod:`.estimates`: importance of pages, for pipelines
+* :mod:`.whose_queue`: whether the spider can make what waits
 * :mod:`.worker_link`: what a worker tells the process that has started it
 * :mod:`.spider_state`: ``spider.state`` in the job
 * :mod:`.stats`: counts, and logs once
