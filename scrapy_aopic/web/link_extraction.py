@@ -485,7 +485,8 @@ class Extraction:
         """Links in *region*, not yet absolute, and their elements."""
         tags, attrs = self._tags, self._attrs
         if not self._are_names or kind != "html":
-            for element in region.iter(etree.Element):
+            names = [f"{{*}}{tag}" for tag in tags] if self._are_names else [etree.Element]
+            for element in region.iter(*names):  # by lxml, as a feed has half a million others
                 if "*" in tags or _local(element.tag) in tags:
                     for name, link in element.items():
                         if "*" in attrs or name in attrs:
