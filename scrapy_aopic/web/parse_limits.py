@@ -121,6 +121,7 @@ def guessed_charset(response: TextResponse) -> str | None:
         or http_content_type_encoding(kind)
         or read_bom(body)[0]
         or html_body_declared_encoding(body)
+        or body.isascii()
     ):
         return None
     try:
