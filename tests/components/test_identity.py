@@ -45,11 +45,7 @@ class Keys(HTTPSignatureKeyResolver):
 def verify(
     identity: Identity, url: str, headers: dict[str, str], tag: str = "web-bot-auth", **more: Any
 ) -> Any:
-    """What another implementation says of a request, or of a response if *more* has its ``status_code``.
-
-    Raises:
-        InvalidSignature: If it refuses it.
-    """
+    """What another implementation says of a request, or of a response if *more* has its ``status_code``, if it takes it."""
     how = {"signature_algorithm": algorithms.ED25519, "key_resolver": Keys(identity.directory())}
     verifier = HTTPMessageVerifier(**how)
     message = SimpleNamespace(method="GET", url=url, headers=headers, **more)

@@ -38,11 +38,7 @@ def page(body: str, kind: str = "text/html") -> Answer:
 
 
 async def paid(folder: Path, spider: type[Spider] = Follow, **options: Any) -> tuple[dict[str, int], Crawler]:
-    """Units that each page but the home page got, which has all spent them; the cash audit holds.
-
-    Args:
-        options: Settings, in capitals, and arguments of the spider.
-    """
+    """Units that each page but the home page got; *options* are settings, in capitals, and arguments of the spider."""
     settings = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "CONCURRENT_REQUESTS": 1}
     settings |= {name: value for name, value in options.items() if name.isupper()}
     arguments = {name: value for name, value in options.items() if name.islower()}

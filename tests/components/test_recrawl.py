@@ -114,11 +114,9 @@ async def crawl_until(
     items: list[Any] | None = None,
     **options: Any,
 ) -> Crawler:
-    """Crawl again and again until *enough* is true and so many *visits* have ended; the audit holds at the end.
+    """Crawl until *enough* is true and so many *visits* have ended; the audit holds at the end.
 
-    Args:
-        items: Gets the items.
-        options: Settings, in capitals, and arguments of the spider.
+    *items* gets the items, and *options* are settings, in capitals, and arguments of the spider.
     """
     settings = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0, "AOPIC_RECRAWL": [1, "90 days"]}
     settings |= {"RETRY_ENABLED": False, "CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}

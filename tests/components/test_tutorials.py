@@ -43,8 +43,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 def run(text: str, folder: Path, files: dict[str, str]) -> list[str]:
     """Do in *folder* what *text* says, without gaps and without installing anything; returns what the commands print.
 
-    Args:
-        files: By what a block begins with, the file that a reader makes of it.
+    By what a block begins with, *files* has the file that a reader makes of it.
     """
     printed = []
     for language, block in blocks(text):

@@ -398,11 +398,7 @@ class GoesOn(Judges):
 
 
 class Busy(GoesOn):
-    """Its callbacks take the processor, or hold it up without using it.
-
-    Attributes:
-        cpu: CPU seconds that the callbacks took, on a processor that nobody else uses.
-    """
+    """Its callbacks take so many *cpu* seconds of a processor that nobody else uses, or hold it up without using it."""
 
     cpu = 0.0
     computes = True
@@ -444,11 +440,7 @@ async def test_callbacks_that_compute_are_the_machines_and_those_that_block_the_
 
 
 class Stuck(GoesOn):
-    """Judges until the disk has a name, and lets it go on then.
-
-    Attributes:
-        gate: What a commit waits for.
-    """
+    """Judges until the disk has a name, and opens the gate that commits wait at then."""
 
     gate: Event
 

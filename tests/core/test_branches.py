@@ -21,11 +21,7 @@ ROOT, FIRST = link("a", 1), 1000
 
 
 class Web(Job):
-    """A crawl in which a branch is crowded after so many fetched *pages*.
-
-    Attributes:
-        number: That of the last page of a tree.
-    """
+    """A crawl in which a branch is crowded after so many fetched *pages*; *number* is that of the last page of a tree."""
 
     def __init__(self, pages: int = 3, **how: Any) -> None:
         order = Aopic()
