@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import ArgumentTypeError
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -125,13 +126,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         metavar="TIME",
-        default="",
+        type=_time,
         help='rounds as with --again, for as long as the crawl runs; one begins each TIME, such as "1 day"',
     )
     parser.add_argument(
         "--older-than",
         metavar="TIME",
-        default="",
+        type=_time,
         help='with --again or --every: only pages that were not visited for so long, such as "12 hours"',
     )
     parser.add_argument(
@@ -296,6 +297,16 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(str(error).removesuffix(".")) from error
     check_counts(opts, "pages", "seconds")
     return arguments
+
+
+def _time(text: str) -> str:
+    from scrapy_aopic.settings.parse import intervals
+
+    try:
+        intervals(text)
+    except (ValueError, TypeError) as error:
+        raise ArgumentTypeError(f'{text!r} must be a time such as "12 hours"') from error
+    return text
 
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:

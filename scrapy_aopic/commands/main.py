@@ -193,7 +193,7 @@ def _run(run: Callable[[], int], docs: str) -> int:
             _say(f"The output cannot be written: {error}.")
         return 1
     except AopicError as error:
-        if isinstance(error, SettingError):
+        if isinstance(error, SettingError) and str(error).partition(" ")[0].isupper():  # it names a setting
             from scrapy_aopic.settings import page_of  # with them all settings are loaded
 
             docs = f"{DOCS} {page_of(error)}"

@@ -58,6 +58,10 @@ def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
             text = format_pages(pages, total=view.total, width=n_columns())
             if any(page.relevance is not None for page in pages):
                 text += f"\n\nRelevance is {checked(view.calibration.labels, quote(str(opts.jobdir)))}"
+            elif opts.by == "relevance":
+                text += (
+                    "\n\nNo page was graded for a topic (AOPIC_TOPIC), so these are the most important ones."
+                )
         if opts.json:
             return as_json([row._asdict() for row in rows])
         if opts.watch is None:

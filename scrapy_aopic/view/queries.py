@@ -447,9 +447,14 @@ def instants_of(view: View, since: str | datetime | int) -> list[float]:
     """An instant for each shard: that of a cursor, of a time, or of the beginning of a round, of the last one if it is 0.
 
     Raises:
-        ExchangeError: If there was no such round, or it is no cursor of this job.
+        ExchangeError: If there was no such round, no visit has noted what it found, or it is no cursor of this job.
     """
     if isinstance(since, datetime):
+        rows = chain.from_iterable(store.scan(Family.PAGES) for store in view.stores)
+        if not any(unpack_page(data).changes for _, data in rows):
+            raise ExchangeError(
+                "No visit of this job has noted what it found: AOPIC_RECRAWL ('scrapy aopic crawl --again') notes it from the next ones on."
+            )
         return [since.timestamp()] * len(view.stores)
     if isinstance(since, int):
         rounds = rounds_in(view)

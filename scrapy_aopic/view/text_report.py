@@ -277,7 +277,8 @@ def _row(row: str | dict[str, Any]) -> str:
         )
     parts = [f"{row['transfer']:.2f} s"] if row["transfer"] else []
     parts += [f"{n_of(row['errors'], 'error')} in a row"] if row["errors"] else []
-    parts += [f"{row['down']:,} of them without a response"] if row["down"] else []
+    down = f"{row['down']:,} of them" if row["errors"] else f"{n_of(row['down'], 'transfer')} in a row"
+    parts += [f"{down} without a response"] if row["down"] else []
     parts += [f"waits {duration(row['wait'])}: {row['why']}"] if row["wait"] else []
     return f"{row['name']}: {', '.join(parts)}"
 

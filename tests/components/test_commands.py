@@ -221,6 +221,19 @@ ANSWERS = [
 ]
 
 
+def test_what_the_job_does_not_know_is_said_and_written_over_nothing(closed_job, tmp_path, capsys):
+    code, out, _ = run_here(capsys, "top", closed_job, "--by", "relevance")
+    assert code == 0
+    assert out.endswith(
+        "No page was graded for a topic (AOPIC_TOPIC), so these are the most important ones.\n"
+    )
+    target = tmp_path / "changes.csv"
+    target.write_text("of yesterday")
+    code, _, err = run_here(capsys, "export", closed_job, "--pages", target, "--since", "1 day")
+    assert (code, target.read_text()) == (2, "of yesterday")
+    assert "No visit of this job has noted what it found: AOPIC_RECRAWL" in err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize(
     ("where", "arguments"),

@@ -368,6 +368,8 @@ WRONG = [
     ([HOME, *CONTACT, "--deny", "x", "--deny", ""], "an empty one is found in every URL"),
     ([HOME, *CONTACT, "--pages", "0"], "--pages (0) must be at least 1"),
     ([HOME, *CONTACT, "--older-than", "1 hour"], "--older-than needs --again or --every"),
+    ([HOME, *CONTACT, "--again", "--older-than", "yesterday"], "--older-than: 'yesterday' must be a time such as"),
+    ([HOME, *CONTACT, "--every", "never"], "--every: 'never' must be a time such as"),
     ([HOME, *CONTACT, "--seconds", "soon"], "--seconds: invalid int value"),
     ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl, csv or parquet"),
     ([HOME, *CONTACT, "-o", "items.txt"], "Unrecognized output format 'txt'"),

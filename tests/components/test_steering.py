@@ -308,6 +308,7 @@ def test_the_command_refuses_what_cannot_be(aopic, tmp_path, arguments, said):
     code, _, shown = aopic("control", tmp_path, *arguments)
     assert code != 0
     assert said in shown
+    assert shown.endswith(" See scrapy aopic docs commands#control\n")
     assert "Traceback" not in shown
     assert not (tmp_path / CONTROL_FILE).exists()
 
