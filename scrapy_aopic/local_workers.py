@@ -35,6 +35,7 @@ from .exceptions import AopicError, SettingError, StorageError, plainly
 from .place.folder_place import WORKER, FolderPlace, check_job_folder, store_folder, worker_number
 from .session.worker_link import COUNTS, MARK
 from .settings import read_address, read_values
+from .stats_table import find
 from .storage import Address, closing_all, lock_job
 from .storage.folder_workers import board_address, clear_board, forget_worker, is_locked
 from .storage.registry import SERVER
@@ -63,6 +64,16 @@ _LIMITS = tuple(
     for name in ("PAGECOUNT", "ITEMCOUNT", "ERRORCOUNT", "TIMEOUT", "TIMEOUT_NO_ITEM", "PAGECOUNT_NO_ITEM")
 )
 """Scrapy's limits of a crawl."""
+
+_OF_EACH = {
+    "elapsed_time_seconds",
+    "items_per_minute",
+    "memusage/max",
+    "memusage/startup",
+    "request_depth_max",
+    "responses_per_minute",
+}
+"""Stats of Scrapy's that say something of each worker, and have no sum."""
 
 _OF_PARENT = (
     "--logfile=", "--pidfile=", "-s", "LOG_FILE=", "-s", "LOGSTATS_INTERVAL=0", "-s", "AOPIC_REPORT=False", "-s", "AOPIC_DASHBOARD=False",
@@ -229,7 +240,7 @@ class Workers:
             reader.join(_PATIENCE)  # a process that it has started may keep a pipe open
         del self._workers[worker.number]
         self._gone.update({name: worker.figures.get(name, 0) for name in COUNTS})
-        self.stats.update(worker.figures.get("stats", {}))
+        self.stats.update({name: n for name, n in worker.figures.get("stats", {}).items() if _adds_up(name)})
         reason = worker.figures.get("reason", "")
         if code < 0 and reason:  # it was killed when it had nothing left to do
             code = 0
@@ -237,7 +248,7 @@ class Workers:
             self._code = max(self._code, code)
         elif code > 0:
             self._code = code
-            self._end(reason or "shutdown")
+            self._end(reason or "aopic_workers")
         elif code < 0:
             self._replace(worker, signal.Signals(-code).name)
         elif reason in {"", "finished"}:
@@ -382,6 +393,12 @@ class Workers:
     def _sleep(self, seconds: float) -> None:
         if self._is_over.wait(seconds):
             raise _OverError
+
+
+def _adds_up(name: str) -> bool:
+    """Whether the stat called *name* of all workers is the sum of theirs, which a speed, a mean and a maximum are not."""
+    stat = find(name)
+    return name not in _OF_EACH and (stat is None or stat.kind == "counter" or name.startswith("aopic/job/"))
 
 
 class _OverError(Exception):

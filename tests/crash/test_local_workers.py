@@ -247,7 +247,7 @@ def test_scrapys_own_commands_start_workers_and_other_formats_get_parts(tmp_path
         begun.items.write_text("of another crawl")
         feeds = {"items.jsonl": {"format": "jsonlines", "overwrite": True}, "pages.xml": {"format": "xml"}}
         settings: dict[str, object] = {
-            "AOPIC_WORKERS": 2, "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}), "FEEDS": json.dumps(feeds),
+            "AOPIC_WORKERS": 2, "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}), "FEEDS": json.dumps(feeds), "LOG_LEVEL": "INFO",
         }  # fmt: skip
         begun.start_spider(**settings)
         assert begun.end() == 0
@@ -255,6 +255,11 @@ def test_scrapys_own_commands_start_workers_and_other_formats_get_parts(tmp_path
         parts = sorted(path.name for path in tmp_path.glob("pages*.xml"))
         assert parts == ["pages-1.xml", "pages-2.xml"]
         assert sum((tmp_path / part).read_text().count("<url>") for part in parts) == ALL
+        sums = begun.said.rpartition("Sums of their stats:")[2]
+        assert f"'item_scraped_count': {ALL}" in sums
+        assert not re.search(r"'(aopic/(live|cash|shards)/.*|elapsed.*|.*max)'", sums), (
+            "speeds and maxima have no sum"
+        )
         begun.start_spider(**{**settings, "AOPIC_STORE": "memory"})
         assert begun.end() == 1
         assert "starts workers that share a job folder, and AOPIC_STORE is" in begun.said
@@ -267,6 +272,7 @@ def test_a_job_in_one_piece_is_cut_and_goes_on_with_several_workers(tmp_path):
         known, waits = fetched_and_waiting(begun.job)
         begun.start(workers=2)
         assert begun.end() == 1
+        assert "The crawl by all workers ended (aopic_workers)" in begun.said
         way_out = re.search(r"'scrapy aopic (salvage \S+) NEW --shards 16' makes NEW", begun.said)
         assert way_out
         begun.job = FolderPlace(tmp_path / "cut")
