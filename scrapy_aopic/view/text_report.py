@@ -362,7 +362,8 @@ def format_end(now: Snapshot) -> list[str]:
     rows = {
         "fetched": ", ".join(
             [
-                f"{fetched(now)} of {n_of(now.hosts.known, 'host')}",
+                fetched(now),
+                f"{n_of(now.hosts.known, 'host')} known",
                 f"{now.mean_rate or 0.0:.1f} {again} a second",
                 *_failed(now),
             ]

@@ -21,9 +21,9 @@ from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import hosts_by
-from scrapy_aopic.view.snapshot import N_LISTED, HostRow, Snapshot
+from scrapy_aopic.view.snapshot import N_LISTED, HostCounts, HostRow, PageCounts, Snapshot
 from scrapy_aopic.view.stored import snapshot_of
-from scrapy_aopic.view.text_report import format_snapshot
+from scrapy_aopic.view.text_report import format_end, format_snapshot
 
 
 class Watched(MemoryStore):
@@ -126,6 +126,8 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown():
     assert "2 errors in a row, 2 of them without a response" in text
     silent = replace(now, counted=None, slow=[HostRow(name="a.test", transfer=1.0, down=1)])
     assert "a.test: 1.00 s, 1 transfer in a row without a response" in format_snapshot(silent)
+    one = Snapshot(at=0.0, pages=PageCounts(known=2, queued=1, visited=1), hosts=HostCounts(known=2))
+    assert "1 page, 2 hosts known" in format_end(one)[1], "which of them the page is of is not known"
 
 
 @pytest.mark.parametrize(
