@@ -228,6 +228,8 @@ class PolitenessMiddleware:
         """
         url, is_by_others = request.url, bool(request.meta.get("proxy"))
         if not self._networks.refusal(url, is_by_others=is_by_others):
+            if named := self._networks.named(url):  # a later run does not read the list of seeds again
+                self.pacer.allow(key, named)
             return
         is_typed = is_operated_by_hand(self._crawler) and "redirect_urls" not in request.meta
         # Another process may have taken up its seed, and another run may go on with its links.

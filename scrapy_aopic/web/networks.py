@@ -199,6 +199,11 @@ class Networks:
         self.admit(host, needs)
         return self._named.get(host, 0)
 
+    def named(self, url: str) -> int:
+        """What seeds have allowed of the host of *url*; 0 for nothing."""
+        match = _AUTHORITY.match(url) if self._named else None
+        return self._named.get(_plain(match[1]), 0) if match is not None else 0
+
     def admit(self, host: str, what: int) -> None:
         """Allow *what*, which :meth:`name` returned, of *host*, as a seed does, or did in an earlier run."""
         host = _plain(host)

@@ -306,7 +306,8 @@ async def test_a_seed_that_leads_inside_by_a_redirect_or_by_its_name_allows_noth
     assert len(crawler.spider.errors) == 1
 
 
-async def test_what_a_seed_allows_holds_in_later_runs(world, tmp_path):
+@pytest.mark.parametrize("counts", [[1] * 6, [2, 0]], ids=["the list is still read", "the list was read"])
+async def test_what_a_seed_allows_holds_in_later_runs(world, tmp_path, counts):
     """The list is read when the job begins, so a later run knows of its seeds only what the job has kept."""
 
     pages = {"/": ["/1", f"http://{OTHER}:{world.other.port}/"], "/1": ["/2"], "/2": ["/3"]}
@@ -315,8 +316,8 @@ async def test_what_a_seed_allows_holds_in_later_runs(world, tmp_path):
     )
     (tmp_path / "seeds.txt").write_text(world.secret("localhost", "/"))
     settings = in_folder(tmp_path / "job", ADDON, AOPIC_SEEDS=str(tmp_path / "seeds.txt"))
-    for _ in range(6):
-        await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1}, start_urls=[])
+    for n in counts:
+        await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": n}, start_urls=[])
     assert {entry.target for entry in world.inside.entries} >= {"/", "/1", "/2", "/3"}
     assert world.other.n_accepted == 0
 
