@@ -66,6 +66,7 @@ from scrapy_aopic.settings import read_values
 from scrapy_aopic.storage.known_bodies import KnownBodies
 from scrapy_aopic.view.live import Watch
 from scrapy_aopic.view.output import OutputError, drop
+from scrapy_aopic.view.text import round_sentence
 from scrapy_aopic.view.text_report import print_report
 from scrapy_aopic.web.page_keys import PageKeys
 
@@ -338,9 +339,11 @@ class Session:
         return self._duplicates.close(reason)
 
     def _say_what_is_left(self, reason: str, set_aside: int) -> None:
-        """Log what is still queued."""
+        """Log what a round has found, and what is still queued."""
         crawl, persists = self.job.crawl, self._opened.persists
         queued, blocked, (n_dead, dead) = crawl.counts.queued, crawl.blocked[1], crawl.dead
+        if crawl.round is not None and self.job.part is None:  # of shards, nobody here has seen all of it
+            logger.info(round_sentence(crawl.round), extra=self._extra)
         if set_aside:
             logger.warning(
                 "Pages set aside: %(pages)d, because their queued requests could not be made (aopic/pages/unreadable), and "

@@ -46,7 +46,10 @@ class Web:
         {"sqlite": ("", 1), "shards": ("redis", 1), "workers": ("redis", 2), "rocksdb": ("rocksdb", 1)}, 3
     ),
 )
-async def test_changes_rounds_and_exports_are_the_same_everywhere(serve, server, tmp_path, shared, workers):
+async def test_changes_rounds_and_exports_are_the_same_everywhere(
+    serve, server, tmp_path, shared, workers, *, caplog
+):
+    caplog.set_level("INFO", "scrapy_aopic.session.session")
     web, job = Web(), str(tmp_path / "job")
     serve(dict.fromkeys((HOME, SAME, GONE, MOVED, NEW), web))
     settings: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_RECRAWL": "once,changed,gone"}
@@ -76,6 +79,8 @@ async def test_changes_rounds_and_exports_are_the_same_everywhere(serve, server,
     first = [(url, "new") for url in (GONE, HOME, MOVED, SAME)]
     second = [(GONE, "gone"), (HOME, "changed"), (MOVED, "moved"), (NEW, "new")]
     assert given == [first, second, [], [(GONE, "back")]]
+    said = "Round 2: 1 of 4 known pages changed, 1 gone, 1 moved, 0 failed; 1 new."
+    assert (said in caplog.text) == (shared != "redis"), "the log of a worker has no more than its part"
     with open_view(job_place(job)) as view:
         rounds = [(each.number, each.known, each.found) for each in rounds_in(view)]
         n = export_pages(view, str(tmp_path / "changed.jsonl"), since=2)
