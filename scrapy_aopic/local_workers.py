@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,14 +66,7 @@ _LIMITS = tuple(
 )
 """Scrapy's limits of a crawl."""
 
-_OF_EACH = {
-    "elapsed_time_seconds",
-    "items_per_minute",
-    "memusage/max",
-    "memusage/startup",
-    "request_depth_max",
-    "responses_per_minute",
-}
+_OF_EACH = re.compile(r"elapsed_time_seconds|memusage/\w+|request_depth_max|\w+_per_minute")
 """Stats of Scrapy's that say something of each worker, and have no sum."""
 
 _OF_PARENT = (
@@ -398,7 +392,9 @@ class Workers:
 def _adds_up(name: str) -> bool:
     """Whether the stat called *name* of all workers is the sum of theirs, which a speed, a mean and a maximum are not."""
     stat = find(name)
-    return name not in _OF_EACH and (stat is None or stat.kind == "counter" or name.startswith("aopic/job/"))
+    return not _OF_EACH.fullmatch(name) and (
+        stat is None or stat.kind == "counter" or name.startswith("aopic/job/")
+    )
 
 
 class _OverError(Exception):
