@@ -5,7 +5,8 @@
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, by so many processes: ``rocksdb`` one with
 a job in a folder, ``links`` the same with the add-on and a spider that yields ``Links``, ``folder-links`` workers that share
-its folder, with the command that starts them, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis``
+its folder, with the command that starts them, ``links-apart`` processes that share nothing, of which each crawls all of it into a
+job of its own: what a second process costs the first one on the same cores, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis``
 with its shards there, ``redis-links`` with ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``,
 and ``scrapy`` in memory; all others have Scrapy's link extractor and a request for each link. The last two have no gaps between
 requests.
@@ -53,7 +54,7 @@ from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
 KINDS = (
-    "rocksdb", "links", "folder-links", "redis-one", "redis", "redis-links", "disks", "scrapy-redis", "scrapy",
+    "rocksdb", "links", "folder-links", "links-apart", "redis-one", "redis", "redis-links", "disks", "scrapy-redis", "scrapy",
 )  # fmt: skip
 ALONE = {"rocksdb", "links", "redis-one", "scrapy-redis", "scrapy"}
 """Kinds that are crawled by one process."""
@@ -119,6 +120,7 @@ def settings_of(
     places: dict[str, dict[str, object]] = {
         "rocksdb": {"JOBDIR": job},
         "links": {"JOBDIR": job},
+        "links-apart": {"JOBDIR": job},
         "folder-links": {"JOBDIR": job, "AOPIC_WORKERS": n_workers},
         "disks": {"JOBDIR": job, "AOPIC_SHARDS": f"{n_workers}x{options.shards // n_workers}"},
         "redis-one": {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 1},
@@ -170,7 +172,8 @@ def resident(process: int) -> int:
 
 def crawl(kind: str, n_workers: int, topic: str, options: Any) -> list[float]:
     """Of a page: ms of CPU of workers, us of the server and if idle, commands, kB; MB of a worker, and pages a second."""
-    total = options.hosts * options.pages
+    n_pages = options.hosts * options.pages
+    total = n_pages * (n_workers if kind == "links-apart" else 1)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(
@@ -218,8 +221,8 @@ def crawl(kind: str, n_workers: int, topic: str, options: Any) -> list[float]:
                 sys.exit("A worker has failed.")
         check(kind, jobs, server.url)
         fetched = {(entry.host, entry.target) for entry in web.log}
-        if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):
-            sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {total:,} pages.")
+        if len(fetched) != n_pages or (len(web.log) != total and "scrapy" not in kind):
+            sys.exit(f"{len(web.log):,} requests for {len(fetched):,} of {n_pages:,} pages.")
     took, used, commands, n_bytes, pages, seconds = (
         after - before for before, after in zip(begin, end, strict=True)
     )
