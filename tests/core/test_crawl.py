@@ -347,6 +347,15 @@ def test_a_known_page_is_given_the_worth_of_seeds_and_moves_up(is_visited):
     job.commit()
 
 
+def test_a_page_that_is_given_the_worth_of_seeds_is_as_near_as_one_and_never_takes_half_of_the_rest():
+    job = Job(A, order=Aopic())
+    deep = link("a", 2)
+    job.visit(deep)
+    rest = job.virtual
+    assert (job.page(deep).clicks, job.crawl.enrich(deep.key, job.now, 1e12)) == (4, rest // 2)
+    assert job.page(deep).clicks == 0
+
+
 def test_a_waiting_page_that_is_given_cash_comes_first():
     for max_active in (1, 100):
         job = Job(A, B, C, max_active=max_active)

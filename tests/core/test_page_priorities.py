@@ -50,6 +50,17 @@ def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
         job.crawl.release(lease, job.now)
 
 
+def test_of_a_host_that_fails_each_page_is_tried_before_one_is_tried_again():
+    job, tried = Job(*(link("a", n) for n in range(3))), []
+    for _ in range(3):
+        lease = job.lease()
+        tried.append(lease.key)
+        job.crawl.frontier.active[lease.key[:HOST_BYTES]].errors = 1
+        job.crawl.put_back(lease, Link(lease.key, "a", lease.request), job.now, has_failed=True)
+        job.crawl.release(lease, job.now)
+    assert len(set(tried)) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("max_active", [1, 3, 1000])
 def test_thousands_of_priorities_are_kept_in_order_through_ends_of_the_process(max_active):
