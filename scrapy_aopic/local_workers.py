@@ -391,10 +391,8 @@ class Workers:
 
 def _adds_up(name: str) -> bool:
     """Whether the stat called *name* of all workers is the sum of theirs, which a speed, a mean and a maximum are not."""
-    stat = find(name)
-    return not _OF_EACH.fullmatch(name) and (
-        stat is None or stat.kind == "counter" or name.startswith("aopic/job/")
-    )
+    is_counter = (stat := find(name)) is None or stat.kind == "counter"
+    return (is_counter or name.startswith("aopic/job/")) and not _OF_EACH.fullmatch(name)
 
 
 class _OverError(Exception):

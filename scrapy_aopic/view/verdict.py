@@ -97,12 +97,11 @@ def verdict(now: Snapshot) -> Verdict:
 def of_running(now: Snapshot, process: str) -> Verdict:
     """How a stored job is that *process* crawls, as far as its last commit and its history say."""
     limit = f", and {LIMITED_BY[now.limit]} limited it lately" if now.limit in LIMITED_BY else ""
-    found = _paused(now) or Verdict(
+    return _paused(now) or Verdict(
         "elsewhere",
         f"Crawled by {process}{limit}; {_waiting(now)} as of the last commit.",
         f"It runs{limit}. {_sentence(_waiting(now))}",
     )
-    return _with_headline(found, now)
 
 
 class Judge:
