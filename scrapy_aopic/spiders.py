@@ -292,6 +292,9 @@ def _is_led_out(response: Response, area: Area) -> bool:
     return not area.has(redirected[0], response.url)
 
 
+_OWN_PARSE = "parse() of %r takes the place of BroadSpider's, so parse_page() is not called, and only links that it yields are followed"
+
+
 class BroadSpider(Spider):
     """Crawls from some seeds wherever links lead, or only within bounds, and keeps an item of each page.
 
@@ -371,6 +374,8 @@ class BroadSpider(Spider):
             Closing(crawler).refuse(error)
         if spider._options.domains:
             spider.allowed_domains = list(spider._options.domains)
+        if cls.parse not in (BroadSpider.parse, cls._stand_in):
+            spider.logger.warning(_OWN_PARSE, spider.name)
         return spider
 
     @classmethod

@@ -384,3 +384,19 @@ def test_text_without_what_finds_it_is_refused(monkeypatch):
     monkeypatch.setattr("scrapy_aopic.spiders.has_extractor", lambda: False)
     with pytest.raises(SettingError, match=r"fields \('url,text'\).*pip install trafilatura"):
         BroadSpider(fields="url,text", seeds=HOME).check()
+
+
+async def test_a_spider_whose_own_parse_follows_nothing_is_told_why(serve, caplog):
+    class Own(BroadSpider):
+        name = "own"
+        seeds = HOME
+
+        def parse(self, response: Response, **_: Any) -> Iterator[Any]:
+            yield {"url": response.url}
+
+    web = serve(PAGES)
+    for spider, n in ((Own, 1), (BroadSpider, 0)):
+        caplog.clear()
+        await crawl(spider, {}, seeds=HOME)
+        assert caplog.text.count("takes the place of BroadSpider's, so parse_page() is not called") == n
+    assert web.asked.count(HOME) == 2
