@@ -344,6 +344,7 @@ _ENDED = {
     "aopic_unreachable": "hosts do not answer",
     "aopic_unreadable": "some requests cannot be read",
     "aopic_waiting": "hosts must be left alone",
+    "aopic_workers": "a worker failed",
 }
 """Why a run ended, by the reason that it gives, in five words at most; the sentence beside it has that word."""
 
