@@ -159,7 +159,7 @@ class Samples:
         row = {
             "seconds": round(seconds, 1),
             "pages": self._crawler.stats.get_value("response_received_count", 0),
-            "cpu": round(time.process_time(), 1),
+            "cpu": round(time.process_time(), 3),
             "memory": round(resident() * 1e6),
             "descriptors": descriptors(),
             "disk": disk_bytes(job),
