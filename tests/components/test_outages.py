@@ -145,7 +145,7 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     assert (code, json.loads(shown)["counted"]["waits"]) == (0, {"down": 12})
     code, shown, _ = run_here(capsys, "status", tmp_path, "--all")
     assert code == 0
-    assert f"{longest.name}: 1 of them without a response, waits " in shown
+    assert f"{longest.name}: 1 transfer in a row without a response, waits " in shown
 
 
 async def test_a_proxy_that_wants_a_password_is_told(serve, caplog):
