@@ -30,10 +30,8 @@ def check_queue(place: Place, spider: Spider) -> None:
         StorageError: If it has those of none.
     """
     missing = ""
-    with (
-        suppress(StorageError),
-        closing_all(place.open_snapshots()) as stores,
-    ):  # whoever opens it says what is wrong
+    # What cannot be opened or read is said by whoever opens it to crawl.
+    with suppress(StorageError), closing_all(place.open_snapshots()) as stores:
         for data in chain.from_iterable(map(_waiting, stores)):
             if not (missing := _missing_in(data, spider)):
                 return

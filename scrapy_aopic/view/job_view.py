@@ -18,9 +18,9 @@ from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.ports import Store, StoreAround
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
-from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
+from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, address, shard_of_address
 from scrapy_aopic.core.shards.letters import Letter, read_letter
-from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox, read_spread
+from scrapy_aopic.core.shards.mail import Got, cut_of, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.calibration_file import read_calibration
 from scrapy_aopic.storage import closing_all
@@ -115,7 +115,7 @@ def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
     Raises:
         StorageError: If a store or a letter cannot be read.
     """
-    cut = Cut(ShardId(to, len(stores)), registered_domain, read_spread(stores))
+    cut = cut_of(stores, registered_domain).in_shard(to)
     _, got = read_counts(stores[to])
     for sender, store in enumerate(stores):
         applied = got.get(sender, Got()).last

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import Letter, host_bytes
-from scrapy_aopic.core.shards.mail import read_spread
+from scrapy_aopic.core.shards.mail import cut_of
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_of_url
@@ -38,7 +37,7 @@ def why_in_shards(
         return why(stores[0], question, rules, view.calibration)
     question = meant(question)
     host, keys = _subject(question, rules)
-    cut = Cut(ShardId(0, len(stores)), registered_domain, read_spread(stores))
+    cut = cut_of(stores, registered_domain)
     number = cut.of_host(host)
     answer = why(stores[number], question, rules, view.calibration)
     letters, units = [], 0

@@ -9,14 +9,15 @@ from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import StorageError
 
-from .cut import Cut, ShardId
 from .letters import read_letter
-from .mail import Got, Posted, read_counts, read_outbox, read_shard, read_spread
+from .mail import Got, Posted, cut_of, read_counts, read_outbox, read_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.ports import Store
+
+    from .cut import Cut
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Sh
         StorageError: If a store cannot be read.
     """
     whole, of = ShardsAudit(), len(stores)
-    cut = Cut(ShardId(0, of), domain_of, read_spread(stores))
+    cut = cut_of(stores, domain_of)
     counts = [read_counts(store) for store in stores]
     for number, store in enumerate(stores):
         saved, shard = read_totals(store), read_shard(store)

@@ -51,7 +51,7 @@ from .letters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from scrapy_aopic.core.ledger import Totals
     from scrapy_aopic.core.policy import Policy
@@ -141,7 +141,7 @@ class Mail:
         self._landed_got = dict(got)
         self._taken: tuple[dict[int, Posted], dict[int, Got]] = ({}, {})
         if cut.has_others and read_shard(store) is None:
-            self._rows.put(SHARD, pack((*cut.own, *sorted(cut.spread))))
+            self._rows.put(SHARD, pack_cut(cut))
 
     # -- what leaves
 
@@ -443,13 +443,19 @@ def read_shard(store: Store) -> ShardId | None:
     return _read_cut(store)[0]
 
 
-def read_spread(stores: Iterable[Store]) -> frozenset[str]:
-    """Names of the domains that are spread over the shards in *stores*, as the first that is there says it.
+def cut_of(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Cut:
+    """How the job in *stores*, one for each shard, is cut, as the first that is there says it: from the point of view of shard 0.
 
     Raises:
         StorageError: If its row cannot be read.
     """
-    return next((spread for shard, spread in map(_read_cut, stores) if shard is not None), frozenset())
+    spread = next((spread for shard, spread in map(_read_cut, stores) if shard is not None), frozenset())
+    return Cut(ShardId(0, len(stores)), domain_of, spread)
+
+
+def pack_cut(cut: Cut) -> bytes:
+    """The row of the shard that *cut* is of: its numbers, and the domains that are spread."""
+    return pack((*cut.own, *sorted(cut.spread)))
 
 
 def _read_cut(store: Store) -> tuple[ShardId | None, frozenset[str]]:

@@ -27,7 +27,7 @@ from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut, ShardId
 from .letters import read_letter, write_letter
-from .mail import Got, Posted, row_of
+from .mail import Got, Posted, pack_cut, row_of
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
@@ -59,7 +59,8 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
     Raises:
         StorageError: If a letter cannot be read, or the shard has spent more than it can have had.
     """
-    rows: dict[bytes, bytes | None] = {SHARD: pack((*shard, *sorted(policy.spread)))}
+    cut = Cut(shard, policy.domain_of, policy.spread)
+    rows: dict[bytes, bytes | None] = {SHARD: pack_cut(cut)}
     salvaged: dict[int, list[bytes]] = {}
     for row, data in store.scan(Family.META, OUTBOX, bytes((OUTBOX[0] + 1,))):
         salvaged.setdefault(int.from_bytes(row[1:3], "big"), []).append(data)
@@ -70,14 +71,14 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
         balance += units
     for receiver in {*known.sent, *known.letters, *salvaged}:
         acknowledged, units = known.sent.get(receiver, (0, 0))
-        last, cut = acknowledged, Cut(shard._replace(number=receiver), policy.domain_of, policy.spread)
-        letters = [read_letter(data, cut) for data in known.letters.get(receiver, ())]
+        last, there = acknowledged, cut.in_shard(receiver)
+        letters = [read_letter(data, there) for data in known.letters.get(receiver, ())]
         for number, letter in enumerate(letters, acknowledged + 1):
             if (letter.sender, letter.number) != (shard.number, number):
                 raise StorageError(
                     f"A letter of {shard} to shard {receiver} is not number {number}. Nothing was changed."
                 )
-        for letter in [*letters, *(read_letter(data, cut) for data in salvaged.get(receiver, ()))]:
+        for letter in [*letters, *(read_letter(data, there) for data in salvaged.get(receiver, ()))]:
             last += 1
             rows[row_of(OUTBOX, receiver, last)] = write_letter(replace_fields(letter, number=last))
             units += letter.units
