@@ -162,7 +162,7 @@ class Sponsors:
         if is_full and longest <= 0.0:
             return False
         self.changed()
-        route = self.route(sponsor, -1, 0)
+        route = self.route(sponsor, 0, 0)
         if any(hop.key == key for hop in route.hops):
             return False  # it lives on what it would sponsor
         if not is_full:
@@ -251,10 +251,8 @@ class Sponsors:
 
     def known_route(self, key: bytes, visits: int) -> Route:
         """As :meth:`route`; looked for once until something changes."""
-        route = self._routes.get(key)
-        if route is None:
-            route = self.route(key, visits, 0) if self._get(key).sponsors else _OF_SEED
-            self._routes[key] = route
+        if (route := self._routes.get(key)) is None:
+            route = self._routes[key] = self.route(key, visits, 0) if self._get(key).sponsors else _OF_SEED
         return route
 
     def route(self, key: bytes, visits: int, more: int) -> Route:
@@ -278,16 +276,18 @@ class Sponsors:
 
     def _walk(self, key: bytes, visits: int, more: int) -> list[Hop]:
         hops: list[Hop] = []
-        at, seen = key, {key}
-        while (domain := self._get(at)).sponsors:
+        at, seen, get, free = key, {key}, self._get, self._free - more
+        while (domain := get(at)).sponsors:
             chosen, least = -1, inf
             for number, sponsor in enumerate(domain.sponsors):
                 if sponsor in seen:
                     continue
-                by = self._get(sponsor)
+                by = get(sponsor)
                 if by.level >= _MAX_HOPS - len(hops):
                     continue  # from there on discoverers lead to a seed's in as many hops as it has levels
-                due = max(self._due(self._load(domain, at, number) + more), by.opens_at)
+                due, load = by.opens_at, self._load(domain, at, number)
+                if load >= free:
+                    due = max(due, self._due(load + more))
                 if due < least:
                     chosen, least = number, due
                     if due <= visits:
