@@ -257,7 +257,7 @@ class Sponsors:
 
     def route(self, key: bytes, visits: int, more: int) -> Route:
         """The best route that a few walks find for the domain under *key*: one that is in time, if there is."""
-        best: Route | None = None
+        best = Route(inf, [], [])
         for _ in range(_MAX_WALKS):
             hops = self._walk(key, visits, more)
             dues = [self._due(self._load(hop.domain, hop.key, hop.sponsor) + more) for hop in hops]
@@ -266,12 +266,11 @@ class Sponsors:
                 due = max(due, of_link)
                 if not more:
                     hop.domain.opens_at = due
-            if best is not None and due >= best.due:
+            if due >= best.due:
                 break
             best = Route(due, hops, dues)
             if due <= visits:
                 break
-        assert best is not None, "there is at least one walk"
         return best
 
     def _walk(self, key: bytes, visits: int, more: int) -> list[Hop]:

@@ -77,10 +77,9 @@ class Exchange:
     def take(self) -> tuple[list[tuple[ClusterState, Mapping[int, int]]], list[Post], list[Post]]:
         """The states that were read, with the shards that each was for, oldest first; posts that are done; and those that failed."""
         with self._using:
-            read, self._read = self._read, []
-            done, self._done = self._done, []
-            failed, self._failed = self._failed, []
-        return read, done, failed
+            taken = self._read, self._done, self._failed
+            self._read, self._done, self._failed = [], [], []
+        return taken
 
     def _run(self) -> None:
         while True:

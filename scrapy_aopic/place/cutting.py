@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from os import cpu_count
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import order_name
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-WORKER_SHARDS = 16
-"""Shards of a job in a folder that several workers crawl, at least, unless ``AOPIC_SHARDS`` says another number."""
+def shards_for(workers: int) -> int:
+    """Shards of a job that begins in a folder with so many *workers*: two for each, and for each core that may get one later, up to eight.
+
+    Fewer take less: each commit has a letter of each shard to each other one (docs/measurements.md). To the order their number
+    makes no difference.
+    """
+    return 2 * max(workers, 2, min(cpu_count() or 1, 8))
 
 
 def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: float, folders: int = 0) -> None:

@@ -17,13 +17,13 @@ from scrapy.utils.job import job_dir
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import (
-    WORKER_SHARDS,
     begin_cut,
     begin_in_folder,
     check_cut,
     check_suffixes,
     new_sharding,
     open_part,
+    shards_for,
 )
 from scrapy_aopic.place.folder_place import (
     FolderPlace,
@@ -74,6 +74,10 @@ def _longest_of(policy: Policy, host: str) -> float:
     """Seconds after a visit within which *policy* wants a page of *host* to be visited again; infinite if it does not."""
     recrawl = policy.recrawl
     return inf if recrawl is None or recrawl.once else recrawl.under(policy.rules.of(host)).max_interval
+
+
+_FEW_DOMAINS = 16
+"""A spider's domains are spread over shards by host if they are fewer than this: chance deals that few unevenly."""
 
 
 class OpenJob:
@@ -197,8 +201,8 @@ class OpenJob:
             if exists(store_folder(folder)):
                 raise StorageError(
                     f"The job in {folder} is in one piece, because it began with one worker, and is crawled by one: leave out "
-                    f"AOPIC_WORKERS (--workers), or cut it first: 'scrapy aopic salvage {quote(str(folder))} NEW --shards 16' makes NEW, a JOBDIR "
-                    "with which several go on. Nothing was changed."
+                    f"AOPIC_WORKERS (--workers), or cut it first: 'scrapy aopic salvage {quote(str(folder))} NEW --shards "
+                    f"{shards_for(self._values.workers)}' makes NEW, a JOBDIR with which several go on. Nothing was changed."
                 )
             return number
         return int(self._folders > 0 or FolderPlace(folder).read_sharding() is not None)
@@ -219,8 +223,7 @@ class OpenJob:
         shards = values.shards.n
         if self._number and folder is not None and shards == 1:
             sharding = FolderPlace(folder).read_sharding()
-            new = max(WORKER_SHARDS, 2 * values.workers)
-            shards = sharding.shards if sharding is not None else new
+            shards = sharding.shards if sharding is not None else shards_for(values.workers)
         place = place if address is not None or self._number else None
         policy = replace(policy, spread=_spread(place, shards, policy, spider))
         check_cut(place, shards, policy, interval=values.durability, folders=self._folders)
@@ -365,8 +368,8 @@ class OpenJob:
 def _spread(place: Place | None, shards: int, policy: Policy, spider: Spider) -> frozenset[str]:
     """Names of the domains of which each host may be in another of the *shards* of the job at *place*.
 
-    They are as when it began. Then they are those that the rules name, and those that *spider* stays in if they are fewer than
-    shards, as some shards would have no host else.
+    They are as when it began. Then they are those that the rules name, and those that *spider* stays in if they are few, as some
+    shards would have no host else, or many more than others.
     """
     if place is None or shards == 1:
         return frozenset()
@@ -376,7 +379,7 @@ def _spread(place: Place | None, shards: int, policy: Policy, spider: Spider) ->
     for name in getattr(spider, "allowed_domains", None) or getattr(spider, "seed_domains", None) or ():
         with suppress(ValueError, TypeError):
             named.add(policy.domain_of(domain(name)))
-    is_few = len(named) < shards and not policy.by_domain
+    is_few = len(named) < max(shards, _FEW_DOMAINS) and not policy.by_domain
     return policy.rules.spread | (named if is_few else frozenset())
 
 

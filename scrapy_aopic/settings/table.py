@@ -341,7 +341,7 @@ _STORAGE = (
         Check('a whole number from 1 to 64, or "auto"', parse.workers),
         "Number of processes of this machine that crawl one job in its job folder, by one command: as many as you want to use "
         'cores, or "auto" for all of them. '
-        "A job that begins with several has 16 shards, or two for each worker, or `AOPIC_SHARDS`, and may go on with any number; "
+        "A job for several begins with two shards for each, and for each core up to eight, or `AOPIC_SHARDS`, which may be its workers later; "
         "see [Several cores](many-machines.md#several-cores).",
     ),
     Setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -172,7 +173,7 @@ async def test_a_job_in_one_piece_is_refused_to_several_workers_with_a_way_out(
     monkeypatch.setenv(WORKER, "1")
     await crawl(Follow, given)
     assert "is in one piece, because it began with one worker" in caplog.text
-    assert f"'scrapy aopic salvage {tmp_path / 'job'} NEW --shards 16' makes NEW" in caplog.text
+    assert re.search(f"'scrapy aopic salvage {tmp_path / 'job'} NEW --shards [0-9]+' makes NEW", caplog.text)
     assert len(web.log) == n
 
 

@@ -76,7 +76,7 @@ async def test_a_domain_that_a_spider_stays_in_is_crawled_by_all_workers_and_kno
     [
         (Anywhere, {}, {}, ""),
         (Anywhere, RULE, {}, "big.test"),
-        (Inside, {}, {"allowed_domains": [f"d{n}.test" for n in range(4)]}, ""),
+        (Inside, {}, {"allowed_domains": [f"d{n}.test" for n in range(16)]}, ""),
         (Inside, {"AOPIC_POLITENESS_KEY": "domain"}, {}, ""),
         (Inside, {"AOPIC_SHARDS": 1}, {}, None),
         (BroadSpider, {}, {"seeds": "http://a.big.test/", "scope": "domain"}, "big.test"),

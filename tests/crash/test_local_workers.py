@@ -273,7 +273,7 @@ def test_a_job_in_one_piece_is_cut_and_goes_on_with_several_workers(tmp_path):
         begun.start(workers=2)
         assert begun.end() == 1
         assert "The crawl by all workers ended (aopic_workers)" in begun.said
-        way_out = re.search(r"'scrapy aopic (salvage \S+) NEW --shards 16' makes NEW", begun.said)
+        way_out = re.search(r"'scrapy aopic (salvage \S+) NEW --shards [0-9]+' makes NEW", begun.said)
         assert way_out
         begun.job = FolderPlace(tmp_path / "cut")
         text = said(tmp_path, *way_out[1].split(), begun.job, "--shards", SHARDS)
