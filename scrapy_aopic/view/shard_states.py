@@ -119,7 +119,7 @@ def read_states(job: Place, board: Address | None = None) -> ShardStates | None:
         board = job.address
     elif isinstance(job, FolderPlace) and has_board(job.folder):
         board, stores = board_address(job.folder), dict(enumerate(job.stores(sharding)))
-    if board is None:
+    if board is None or (board.folder is not None and stores is None):  # its workers have not made it yet
         return None
     try:
         registry = registry_of(board, sharding, stores)

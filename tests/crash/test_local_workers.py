@@ -71,7 +71,7 @@ class Crawl:
         line = [
             sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", str(self.job),
             "--workers", str(workers), "-o", "items.jsonl", "-s", f"AOPIC_SHARDS={shards}", "-s", "AOPIC_DURABILITY=50",
-            "-s", f"AOPIC_POLITENESS_FACTOR={FACTOR}", "-s", "LOG_LEVEL=INFO", *options,
+            "-s", f"AOPIC_POLITENESS_FACTOR={FACTOR}", "-s", "LOG_LEVEL=INFO", "-s", "LOGSTATS_INTERVAL=0.05", *options,
         ]  # fmt: skip
         env = {**os.environ, "http_proxy": self.web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
         with self._log.open("ab") as log:
@@ -199,6 +199,7 @@ def test_a_command_that_is_killed_or_stopped_goes_on_with_another_number_of_work
         begun.start(workers=1)
         assert begun.end() == 0
         begun.check()
+        assert re.search(r" INFO: [\d,]+ pages · .* queued · 3 workers", begun.said)
 
 
 @pytest.mark.long
