@@ -30,7 +30,7 @@ MARK = "\x1eaopic "
 COUNTS = ("pages", "response_received_count", "item_scraped_count", "spider_exceptions/count")
 """What a worker reports as it goes on: responses without robots.txt and the like, and stats."""
 
-_BEAT = 0.2
+_BEAT = 0.05
 """Seconds between reports, if anything has changed."""
 
 
