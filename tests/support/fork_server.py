@@ -81,10 +81,11 @@ def next_order(orders: socket.socket, for_workers: socket.socket) -> dict[str, A
             os._exit(0)
         with socket.socket(fileno=files.pop()) as asker:
             with asker.makefile("rb") as lines:
-                order: dict[str, Any] = json.loads(lines.readline())
-            process = os.fork()
-            if process:
-                asker.sendall(b"%d\n" % process)
+                order: dict[str, Any] = json.loads(lines.readline() or b"{}")
+            process = os.fork() if order else -1  # else the asker was killed before it had said what
+            if process > 0:
+                with suppress(BrokenPipeError):  # it was killed meanwhile
+                    asker.sendall(b"%d\n" % process)
                 running[process] = asker.dup()
         if not process:
             signal.set_wakeup_fd(-1)
