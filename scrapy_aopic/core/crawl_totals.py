@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -83,7 +83,7 @@ class CrawlTotals:
 
     def pack(self) -> bytes:
         """The totals as bytes."""
-        return pack(asdict(self))
+        return pack(self)
 
 
 def read_totals(store: Store) -> CrawlTotals | None:

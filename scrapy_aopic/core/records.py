@@ -373,11 +373,11 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_big).decode
 
 
 def pack(value: Any) -> bytes:
-    """Bytes of *value*, of plain types and whole numbers of any size."""
+    """Bytes of *value*, of plain types or a dataclass of them, and whole numbers of any size."""
     try:
         return _encode(value)
     except OverflowError:
-        return _encode(_with_big(value))
+        return _encode(_with_big(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_plain)))
 
 
 def unpack(data: bytes) -> Any:
