@@ -24,6 +24,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
+from math import inf
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
@@ -386,7 +388,7 @@ class ClusterWorker:
         if self._opening:
             return
         self._log_share(sum(not each.is_leaving for each in held.values()), len(cluster.workers))
-        self._say_why_idle(holders, waiting, cluster.received_at)
+        self._say_why_idle(waiting, len(cluster.workers), cluster.received_at)
         unowned = [
             number for number in range(self._n_shards) if number not in reach and not cluster.is_owned[number]
         ]
@@ -405,20 +407,26 @@ class ClusterWorker:
         state = cluster.states.get(number)
         return state.worker if state is not None and state.worker != own else ""
 
-    def _say_why_idle(
-        self, holders: Mapping[int, str | None], waiting: Mapping[int, int], now: float
-    ) -> None:
+    def _say_why_idle(self, waiting: Mapping[int, int], n_workers: int, now: float) -> None:
         """Log, once for each time, why this worker has had nothing to do for some seconds while others have."""
         held = self.shards.values()
         elsewhere = [number for number, n in waiting.items() if n and number not in self.shards]
-        if not elsewhere or any(waiting.get(each.number) or not each.is_free for each in held):
+        is_busy = any(waiting.get(each.number) or not each.is_free for each in held)
+        if not elsewhere or is_busy or not self._idle_since:
             self._idle_since = now
-        elif self._idle_since and now - self._idle_since > _IDLE:
-            self._idle_since = 0.0
+        elif now - self._idle_since > _IDLE:
+            self._idle_since = inf
+            why = "all hosts of a registered domain are in one unless AOPIC_HOST_RULES spreads it"
+            if n_workers > self._n_shards:
+                why = (
+                    f"there are {n_workers} workers and {self._n_shards} shards. For more, stop the crawl, and go on with NEW, which "
+                    f"'scrapy aopic salvage {quote(self._name)} NEW --shards {2 * n_workers}' makes"
+                )
             logger.info(
                 "This worker has nothing to fetch: no host of its %(held)d shards may be requested. %(n)d hosts of other workers' may, in "
-                "shards %(shards)s; a shard is not divided, and all hosts of a registered domain are in one unless AOPIC_HOST_RULES spreads it",
+                "shards %(shards)s; a shard is not divided, and %(why)s",
                 {
+                    "why": why,
                     "held": len(held),
                     "n": sum(waiting[number] for number in elsewhere),
                     "shards": ", ".join(map(str, sorted(elsewhere))),

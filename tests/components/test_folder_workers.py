@@ -160,8 +160,15 @@ def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are
     assert [*first.shards] == [large]
     while f"100 hosts of other workers' may, in shards {large};" not in caplog.text:
         second.tick()
-    first.close()
-    second.close()
+    workers = [first, second, *(open_worker(tmp_path, number, policy) for number in (3, 4, 5))]
+    told = f"there are 5 workers and {SHARDS} shards. For more, stop the crawl, and go on with NEW, which "
+    deadline = time.monotonic() + 120
+    while f"{told}'scrapy aopic salvage {tmp_path} NEW --shards 10' makes" not in caplog.text:
+        assert time.monotonic() < deadline
+        for worker in workers:
+            worker.tick()
+    for worker in workers:
+        worker.close()
 
 
 @pytest.mark.parametrize(
