@@ -30,8 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--shards",
         metavar="N",
         type=int,
-        default=1,
-        help="cut a job that is in one piece, damaged or not, into so many, so that several workers can go on with it",
+        help="let the new job have so many shards, whether the old one is in one piece or in any number, so that as many workers can go on with it",
     )
 
 
@@ -42,9 +41,9 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.storage.address import MAX_SHARDS
     from scrapy_aopic.view.text_report import format_salvage
 
-    if not 1 <= opts.shards <= MAX_SHARDS:
+    if opts.shards is not None and not 1 <= opts.shards <= MAX_SHARDS:
         raise UsageError(f"--shards ({opts.shards}) must be 1 to {MAX_SHARDS}")
-    found = salvage_job(opts.jobdir, opts.new, read_policy(settings), shards=opts.shards, progress=True)
+    found = salvage_job(opts.jobdir, opts.new, read_policy(settings), shards=opts.shards or 0, progress=True)
     for number, each in found.items():
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
     if (part := FolderPlace(opts.new).read_part()) is not None:
@@ -53,6 +52,6 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     elif len(found) > 1:
         write(f"To go on: scrapy aopic move {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
     else:
-        workers = ", and AOPIC_WORKERS or --workers" if opts.shards > 1 else ""
+        workers = ", and AOPIC_WORKERS or --workers" if (opts.shards or 1) > 1 else ""
         write(f"To go on: the same crawl with JOBDIR={opts.new}{workers}.")
     return 0

@@ -5,7 +5,10 @@ Rule 1: the new job takes its name when it is whole (:func:`.backing_up.making`)
 Rule 2: of a job in shards, each store is read and made by itself; their mail begins anew. So the folder has a copy of a job in
 shards, as a backup has it, which is restored to a server.
 
-Rule 3: shards of a folder that has a part of a job go on in the same job. It takes them up as it does shards that are lost, by what
+Rule 3: a job that gets another number of shards is divided row by row into parts of one store, which are then read one after the other.
+Links in letters between its shards are applied.
+
+Rule 4: shards of a folder that has a part of a job go on in the same job. It takes them up as it does shards that are lost, by what
 the others know of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with their pages.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,10 +27,11 @@ from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.ports import StorePart
 from scrapy_aopic.core.records import NO_RECORD, pack
 from scrapy_aopic.core.salvage import Salvage, Salvaged, together
 from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
-from scrapy_aopic.core.splitting import split
+from scrapy_aopic.core.splitting import Splitting
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.clock import JobClock, read_mark
 from scrapy_aopic.place.cutting import check_suffixes, new_sharding
@@ -35,13 +39,14 @@ from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.storage import arrange, finish_store, make_store
 from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.opening import Damaged
+from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for
 from scrapy_aopic.web.suffixes import packed_list, registered_domain
 
 from .backing_up import check_job, copy_beside, making
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
     from scrapy_aopic.place.place import Place
@@ -51,17 +56,17 @@ _DEFAULT = Policy()
 
 
 def salvage_job(
-    source: Place, target: Path, given: Policy = _DEFAULT, *, shards: int = 1, progress: bool = False
+    source: Place, target: Path, given: Policy = _DEFAULT, *, shards: int = 0, progress: bool = False
 ) -> dict[int, Salvaged]:
     """Make a new job in the folder *target*, which must not exist, with what is left of the one at *source*.
 
     Args:
         given: Has the order of the job, if it is none of this package or its name is lost, and rules, by which domains are spread if
-            it is cut.
-        shards: How many the new job has, if the one at *source* is in one piece.
+            it is cut, beside those that are.
+        shards: Into how many the new job is cut; 0 to leave it as it is.
 
     Returns:
-        What was read of each shard, by number; of a job in one piece, all under 0.
+        What was read of each shard, by number; of a job that is cut, or in one piece, all under 0.
 
     Raises:
         StorageError: If a crawl has the job open, there is none, nothing of it can be opened, it cannot be cut, or *target* cannot
@@ -74,58 +79,74 @@ def salvage_job(
     sharding = source.read_sharding()
     if sharding is not None:
         check_suffixes(source, sharding)
-    if shards > 1:
-        if sharding is not None:
+        if shards and sharding.folders:
             raise StorageError(
-                f"The job in {source} has {sharding.shards} shards already, which is as many as it will have. Nothing was changed."
+                f"The shards of the job in {source} are in {sharding.folders} job folders: bring them to one of them first ('scrapy aopic "
+                "move'). Nothing was changed."
             )
-        sharding = new_sharding(shards, replace(given, spread=given.rules.spread))._replace(order="")
-        suffixes = packed_list()
-    elif sharding is not None:
-        suffixes = source.read_suffixes()
-    names = sharding.domains if sharding is not None else frozenset()
-    policy = Policy(order=given.order, domain_of=registered_domain, spread=names, waits_for=waits_for)
-    found: dict[int, Salvaged] = {}
+    was = cut = sharding or Sharding(1, "")
+    if shards:
+        spread = (was.domains | given.rules.spread) if shards > 1 else ()
+        cut = new_sharding(shards, replace(given, spread=frozenset(spread)))._replace(order=was.order)
+    old, new = (Cut(ShardId(0, each.shards), registered_domain, each.domains) for each in (was, cut))
+    policy = Policy(order=given.order, domain_of=registered_domain, spread=cut.domains, waits_for=waits_for)
+    done: dict[int, Salvaged] = {}
     with (
         making(target, "salvage") as where,
         tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
     ):
-        new = FolderPlace(where)
-        copy_beside(source, new)
+        place = FolderPlace(where)
+        copy_beside(source, place)
         copies = where / "damaged"
-        with source.opening_damaged(copies) as stores, ExitStack() as opened:
-            if shards > 1:
-                first = DamagedStore(stores[0][1].store)
-                if why := _examine(first, policy, WHOLE)[1].why_not_in_shards:
-                    raise StorageError(f"The job cannot be cut: {why}")
-            whole = Cut(ShardId(0, shards), registered_domain, names)
-            cut = shards > 1 and _cut(stores[0][1], copies / "cut", whole, opened, line.update)
-            for shard, damaged in cut or stores:
-                folder = new.stores(sharding)[shard.number]
+        with (
+            source.opening_damaged(copies) as left,
+            closing(
+                _divided(left, copies / "cut", (old, new if shards else None), policy, line.update)
+            ) as stores,
+        ):
+            for shard, damaged in stores:
+                folder = place.stores(cut if cut.shards > 1 else None)[shard.number]
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                found[shard.number] = _salvage_store(damaged, folder, policy, shard, line.update, cut=shards)
+                done[shard.number] = _salvage_store(
+                    damaged, folder, policy, shard, line.update, was=old if shards else None
+                )
         shutil.rmtree(copies)
         if part is not None:
-            new.write_part(FolderPart(new_name(), part.job))
-        if sharding is not None:
-            new.write_sharding(sharding, suffixes)
-    return found if shards == 1 else {0: together(found.values())}
+            place.write_part(FolderPart(new_name(), part.job))
+        if cut.shards > 1:
+            place.write_sharding(cut, packed_list())
+    return {0: together(done.values())} if shards else done
 
 
-def _cut(
-    damaged: Damaged, folder: Path, cut: Cut, opened: ExitStack, progress: Callable[[int], object]
-) -> list[tuple[ShardId, Damaged]]:
-    """Divide the rows of a store among those of a *cut* in *folder*, which *opened* closes."""
-    source, n, parts = DamagedStore(damaged.store), cut.own.of, []
-    for number in range(n):
-        path = folder / str(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        store = make_store(path, damaged.kind)
-        opened.callback(store.close)
-        parts.append((ShardId(number, n), Damaged(store, damaged.kind)))
-    split(source, [part.store for _, part in parts], cut, progress)
-    first = parts[0][1]._replace(reason=damaged.reason, gaps=Counter(damaged.gaps) + Counter(source.gaps))
-    return [(parts[0][0], first), *parts[1:]]
+def _divided(
+    stores: Iterable[tuple[ShardId, Damaged]],
+    folder: Path,
+    cuts: tuple[Cut, Cut | None],
+    policy: Policy,
+    progress: Callable[[int], object],
+) -> Generator[tuple[ShardId, Damaged]]:
+    """What each shard has of *stores*, all of it in one store in *folder*; *cuts* say which it was in before, and is in from now on, if
+    that is another one."""
+    old, new = cuts
+    if new is None:
+        yield from stores
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    kind, reason, gaps = None, "", Counter[Family]()
+    with closing(make_store(folder)) as whole:  # in one, as each that is open takes memory
+        parts = [StorePart(whole, number) for number in range(new.own.of + old.own.of)]
+        splitting = Splitting(parts, old, new)
+        for shard, damaged in stores:
+            source = DamagedStore(damaged.store)
+            if new.has_others and (why := _examine(source, policy, shard)[1].why_not_in_shards):
+                raise StorageError(f"The job cannot be cut: {why}")
+            splitting.add(source, shard.number, progress)
+            kind, reason = kind or damaged.kind, reason or damaged.reason
+            gaps += Counter(damaged.gaps) + Counter(source.gaps)
+        splitting.finish()
+        for number in range(new.own.of):
+            yield ShardId(number, new.own.of), Damaged(parts[number], kind, reason, gaps)
+            reason, gaps = "", Counter()
 
 
 def _salvage_store(
@@ -135,14 +156,14 @@ def _salvage_store(
     shard: ShardId,
     progress: Callable[[int], object],
     *,
-    cut: int = 1,
+    was: Cut | None,
 ) -> Salvaged:
     """Make a new store in *folder* with what is left of a *damaged* one."""
     source = DamagedStore(damaged.store)
     saved, policy = _examine(source, policy, shard)
     clock = _clock_of(source)
     with closing(make_store(folder, damaged.kind)) as store:
-        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, cut=cut)
+        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, was=was)
         done = work.run(progress)
         store.write({Family.META: {CLOCK_KEY: pack(clock.mark())}}, sync=True)
         arrange(store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,8 @@ from .spending import N_PAGE_CLASSES
 from .window import WindowClock, WindowKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .ports import Store
 
 
@@ -114,6 +116,14 @@ def read_damaged_totals(data: bytes | None) -> CrawlTotals | None:
         return _saved(unpack(data)) if data is not None else None
     except NO_RECORD:
         return None
+
+
+def together(shards: Sequence[CrawlTotals]) -> CrawlTotals:
+    """What the totals of *shards* say of their job, as far as it matters to one that is cut from it (:mod:`.splitting`)."""
+    created_at = min(each.created_at for each in shards)
+    sums = {name: sum(getattr(each, name) for each in shards) for name in ("queued", "visited", "failed")}
+    last = {name: max(getattr(each, name) for each in shards) for name in ("order", "clock")}
+    return replace(shards[0], created_at=created_at, ledger=Totals(), **sums, **last)
 
 
 def _saved(values: dict[str, Any]) -> CrawlTotals:

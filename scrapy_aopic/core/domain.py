@@ -9,7 +9,7 @@ Source: Flajolet, Fusy, Gandouet and Meunier, "HyperLogLog", AofA 2007, with lin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -108,6 +108,14 @@ def note_supporter(domain: Domain, supporter: bytes) -> bool:
     domain.sketch[register] = rank
     domain.supporters = estimate(domain.sketch, domain.parts)
     return True
+
+
+def joined(one: Domain, other: Domain) -> Domain:
+    """What two shards have of a domain that is spread over them; sponsors and mirrors are those of *one*."""
+    sketch, seeds = bytearray(map(max, one.sketch, other.sketch)), one.seeds + other.seeds
+    if seeds:
+        one = replace(one, sponsors=[], charges=[], level=0)
+    return replace(one, sketch=sketch, seeds=seeds)
 
 
 def note_same(domain: Domain, origin: str, main: str, text: bytes, enough: int) -> bool:

@@ -105,6 +105,31 @@ class StoreAround:
         self.store.close()
 
 
+class StorePart(StoreAround):
+    """Part *number*, below 65,535, of a *store* that holds the rows of several stores."""
+
+    def __init__(self, store: Store, number: int) -> None:
+        super().__init__(store)
+        self._begin, self._end = ((number + n).to_bytes(2, "big") for n in (0, 1))
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self.store.get_many(family, [self._begin + key for key in keys])
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        end = self._end if stop is None else self._begin + stop
+        rows, n = self.store.scan(family, self._begin + start, end), len(self._begin)
+        return ((key[n:], value) for key, value in rows)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        rows = {
+            family: {self._begin + key: value for key, value in part.items()}
+            for family, part in batch.items()
+        }
+        self.store.write(rows, sync=sync)
+
+
 class Prefetching(Protocol):
     """An option of a :class:`Store`: to read values before they are needed, while the crawl goes on.
 

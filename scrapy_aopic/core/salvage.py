@@ -8,6 +8,7 @@ it waits: a page without one was fetched, provided that there are as many queue 
 waits behind all others.
 
 Rule 3: a page that waits needs its request. Links in letters to other shards wait, too: the page that had them is not fetched again.
+They are sent again; if the job is cut anew, letters that were not applied are, where their pages are now.
 
 Rule 4: what no crawl counts is copied as it is: robots.txt files, gates, directories, branches, domains, and what a crawl for a topic
 has learned; links, texts and wishes if their pages are there.
@@ -31,7 +32,7 @@ from .layout import Family
 from .ledger import TOTAL
 from .records import HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Link, Page, host_key
 from .shard import Shard, ShardId
-from .shards.letters import read_letter
+from .shards.letters import host_name, read_letter
 from .shards.receiving import paid_links
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .damaged import DamagedStore
     from .policy import Policy
     from .ports import Store
+    from .shards.cut import Cut
 
 _COPIED = (
     layout.OUTSIDERS, layout.SHARED_GATES, layout.DIRECTORIES, layout.BRANCHES, layout.SAMPLED, layout.ROUNDS, layout.SEEDS_KEY,
@@ -61,7 +63,7 @@ class Salvaged:
         fetched: Pages that are known as fetched there, failed ones included.
         hosts: Hosts in the new job.
         uncertain: Pages among those that wait that may have been fetched: nothing but their requests is left.
-        letters: Links in letters to other shards, which are sent again.
+        letters: Links in letters between shards, which are sent again, or applied if the job is cut anew.
         unrequested: Pages that waited, and whose requests are lost.
         unnamed: Pages of hosts whose names are lost.
         missing: Pages that the totals count, and of which nothing else is left; ``None`` if the totals are lost.
@@ -108,7 +110,8 @@ class Salvage:
         saved: The totals in *source*; ``None`` if they are lost.
         host_of: Name of the host of a request, for hosts whose record is lost.
         shard: Which shard of a job it is.
-        cut: Into how many shards the job of *source* was cut, of which each has as much cash as that job.
+        was: How the job was cut of which *source* has what belongs to *shard* now (:mod:`.splitting`), if it is cut anew. Each shard
+            has as much cash as each of those.
     """
 
     def __init__(
@@ -121,16 +124,17 @@ class Salvage:
         saved: CrawlTotals | None,
         host_of: Callable[[bytes], str],
         shard: ShardId,
-        cut: int = 1,
+        was: Cut | None = None,
     ) -> None:
         self._source, self._target, self._now, self._saved = source, target, now, saved
         self._host_of = host_of
         self._cash = self._held = 0
-        self._cut: float = cut
+        self._was = was
+        self._cut = shard.of / was.own.of if was is not None else 1.0
         self._unrecorded: dict[bytes, str] = {}  # with the names of their hosts
         self._result = Salvaged()
         self._seeds = 0
-        self._copy(Family.META, (row for row in source.scan(Family.META) if row[0].startswith(_COPIED)))
+        self._copy(Family.META, filter(self._is_copied, source.scan(Family.META)))
         self._copy(Family.ROBOTS, source.scan(Family.ROBOTS))
         self._copy(Family.DOMAINS, self._domains())
         self._crawl = crawl = Shard(target, policy, now, shard)
@@ -152,7 +156,11 @@ class Salvage:
             self._cut = min(self._cut, TOTAL / max(self._held, 1))
         for key, value in source.scan(Family.META):
             if key[:1] == layout.OUTBOX:
-                self._take_letter(int.from_bytes(key[1:3], "big"), value)
+                to = int.from_bytes(key[1:3], "big")
+                if self._was is None:
+                    self._take_letter(to, value)
+                else:
+                    self._apply_letter(value, self._was.in_shard(to))
         self._commit()
         for family in (Family.LINKS, Family.CONTENT):
             self._copy(family, self._with_pages(family))
@@ -166,6 +174,14 @@ class Salvage:
     def _copy(self, family: Family, rows: Iterable[tuple[bytes, bytes]]) -> None:
         for chunk in walk.chunks(rows):
             self._target.write({family: dict(chunk)}, sync=False)
+
+    def _is_copied(self, row: tuple[bytes, bytes]) -> bool:
+        """Whether *row* of ``META`` is copied as it is: one of a host without pages only if no other shard had pages of it."""
+        key, _ = row
+        is_known = (
+            key[:1] == layout.OUTSIDERS and self._source.get_many(Family.HOSTS, (key[1:],))[0] is not None
+        )
+        return key.startswith(_COPIED) and not is_known
 
     def _commit(self) -> None:
         self._target.write(self._crawl.take_changes(self._now), sync=False)
@@ -272,3 +288,23 @@ class Salvage:
                 totals.virtual -= half
                 mail.pay(to, replace(link, again=False), half)
                 self._result.letters += 1
+
+    def _apply_letter(self, data: bytes, to: Cut) -> None:
+        """Do what a letter that was not applied by its shard, that of *to*, says of pages that are here now."""
+        crawl, totals, letter = self._crawl, self._crawl.ledger.totals, read_letter(data, to)
+        here = {
+            n
+            for n, host in enumerate(map(host_name, letter.hosts))
+            if crawl.shard_of(host) == crawl.id.number
+        }
+        part = min(self._cut, totals.virtual / max(letter.units, 1)) / 2
+        paid = [
+            each._replace(payment=replace(each.payment, units=int(each.payment.units * part)))
+            for each in paid_links(letter)
+            if each.payment.target.host in here
+        ]
+        totals.virtual -= sum(each.payment.units for each in paid)
+        seeds = [seed for seed in letter.seeds if seed.target.host in here]
+        crawl.receiver.apply(replace(letter, seeds=seeds, claims=[], grants=[], bequests=[]), paid, self._now)
+        self._result.letters += len(paid) + len(seeds)
+        self._commit()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
-from .domain import Domain
+from .domain import KEY_BYTES, Domain
 
 FAMILY = 5
 """Fetches that one link carries, in budgets of a domain with one supporter."""
@@ -134,9 +134,7 @@ class Sponsors:
 
     def _origin(self, key: bytes) -> bytes:
         """Key of the domain at which the way along discoverers from that under *key* ends."""
-        while sponsors := self._get(key).sponsors:
-            key = sponsors[0]
-        return key
+        return self.way(key)[-KEY_BYTES:]
 
     def way(self, key: bytes) -> bytes:
         """Key of a domain with those of its discoverers, up to a seed's, for shards that do not know them."""
@@ -299,8 +297,9 @@ class Sponsors:
         return hops
 
     def _discoverers(self, key: bytes) -> list[Hop]:
-        hops = []
-        while (domain := self._get(key)).sponsors:
+        hops: list[Hop] = []
+        # No more: what several shards knew may lead in a circle once it is in one (:mod:`.splitting`).
+        while len(hops) < _MAX_HOPS and (domain := self._get(key)).sponsors:
             hops.append(Hop(key, domain, 0))
             key = domain.sponsors[0]
         return hops

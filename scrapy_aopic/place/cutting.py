@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from os import cpu_count
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import order_name
@@ -60,8 +61,8 @@ def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: flo
         return
     if missing := policy.rules.spread - policy.spread:
         raise StorageError(
-            f"The hosts of {min(missing)} are in one shard of the job in {place}, which is fixed when a job begins, and "
-            'AOPIC_HOST_RULES has "spread" for it: leave it out, or begin another job. Nothing was changed.'
+            f'The hosts of {min(missing)} are in one shard of the job in {place}, and AOPIC_HOST_RULES has "spread" for it: leave it out, '
+            f"or go on with NEW, which 'scrapy aopic salvage {quote(str(place))} NEW --shards {shards}' makes. Nothing was changed."
         )
     if why := policy.why_not_in_shards:
         raise SettingError(why)
@@ -84,8 +85,8 @@ def _check_begun(place: Place, shards: int, folders: int, order: str) -> None:
     other = f"begin another job with another {'AOPIC_REDIS_KEY' if place.folder is None else 'JOBDIR'}"
     if sharding.shards != shards:
         raise StorageError(
-            f"The job in {place} has {sharding.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
-            f"set AOPIC_SHARDS = {sharding.shards}, or {other}. Nothing was changed."
+            f"The job in {place} has {sharding.shards} shards, and AOPIC_SHARDS is now {shards}: set AOPIC_SHARDS = {sharding.shards}, go on "
+            f"with NEW, which 'scrapy aopic salvage {quote(str(place))} NEW --shards {shards}' makes, or {other}. Nothing was changed."
         )
     if sharding.folders != folders:
         is_there = "in the job folders of its workers" if sharding.folders else "in one place"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,7 +38,7 @@ from .calibration_file import CALIBRATION, LABELS
 from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
 
@@ -281,23 +281,24 @@ class FolderPlace:
         return taking_turns(self.path / _SHARDS / _TURNS, is_shared=True)
 
     @contextmanager
-    def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
+    def opening_damaged(self, copies: Path) -> Iterator[Iterator[tuple[ShardId, Damaged]]]:
         """Those that are there. Nothing in the folder is changed."""
+        with keeping_out(store_folder(self.path)), closing(self._damaged(copies)) as stores:
+            yield stores
+
+    def _damaged(self, copies: Path) -> Generator[tuple[ShardId, Damaged]]:
         folders = self.stores(self.read_sharding())
-        with ExitStack() as opened:
-            opened.enter_context(keeping_out(store_folder(self.path)))
-            found = []
-            for number in self.shards_here():
-                shard = ShardId(number, len(folders))
-                try:
-                    damaged = open_for_salvage(folders[number], copies / str(number))
-                except StorageError as error:
-                    if shard == WHOLE:
-                        raise
-                    damaged = Damaged(MemoryStore(), reason=str(error))  # the others may be read
-                opened.callback(damaged.store.close)
-                found.append((shard, damaged))
-            yield found
+        for number in self.shards_here():
+            shard, copy = ShardId(number, len(folders)), copies / str(number)
+            try:
+                damaged = open_for_salvage(folders[number], copy)
+            except StorageError as error:
+                if shard == WHOLE:
+                    raise
+                damaged = Damaged(MemoryStore(), reason=str(error))  # the others may be read
+            with closing(damaged.store):
+                yield shard, damaged
+            shutil.rmtree(copy, ignore_errors=True)
 
     def store_kind(self, number: int) -> Kind:
         """The kind of the store itself."""

@@ -15,7 +15,7 @@ from .folder_place import FolderPlace
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
@@ -92,8 +92,9 @@ class Place(Protocol):
     def remove_job(self) -> None:
         """Remove the job, which nobody has open, but for that note."""
 
-    def opening_damaged(self, copies: Path) -> AbstractContextManager[list[tuple[ShardId, Damaged]]]:
-        """Open what is left of each store that is here, in copies below the folder *copies*; no crawl begins before the block ends."""
+    def opening_damaged(self, copies: Path) -> AbstractContextManager[Iterator[tuple[ShardId, Damaged]]]:
+        """Open what is left of each store that is here, in copies below the folder *copies*, each until the next one is asked for; no crawl
+        begins before the block ends."""
 
     def store_kind(self, number: int) -> Kind | None:
         """The kind of which a copy of the store of shard *number* is made, 0 of a job in one piece; ``None`` for the best."""

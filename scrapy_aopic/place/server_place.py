@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from .folder_place import FolderPlace, open_all, seeds_folder
 from .seed_files import ServerLists, lists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.ports import Store
 
@@ -125,7 +126,7 @@ class ServerPlace:
         return Keys(self.address).of_job(b"moved")
 
     @contextmanager
-    def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
+    def opening_damaged(self, copies: Path) -> Iterator[Iterator[tuple[ShardId, Damaged]]]:
         """Whatever rows are as they were written; the locks of all stores are held."""
         sharding = self.read_sharding()
         if sharding is not None and sharding.folders:
@@ -133,18 +134,16 @@ class ServerPlace:
                 f"The shards of the job in {self} are in the job folders of its workers: salvage the one that is damaged."
             )
         n = sharding.shards if sharding is not None else 1
-        with ExitStack() as opened:
-            places = [self.address.of_shard(number) for number in range(n)] if n > 1 else [self.address]
-            opened.enter_context(self.taken("salvage"))
-            found = []
-            for number, place in enumerate(places):
-                store = make_store(copies / str(number))
-                opened.callback(store.close)
+        with self.taken("salvage"), closing(self._damaged(copies, n)) as stores:
+            yield stores
+
+    def _damaged(self, copies: Path, n: int) -> Generator[tuple[ShardId, Damaged]]:
+        for number in range(n):
+            place = self.address.of_shard(number) if n > 1 else self.address
+            with closing(make_store(copies / str(number))) as store:
                 gaps = copy_remains(place, lambda *rows, store=store: store.write(dict([rows]), sync=False))
-                found.append(
-                    (ShardId(number, n), Damaged(store, gaps={each: k for each, k in gaps.items() if k}))
-                )
-            yield found
+                yield ShardId(number, n), Damaged(store, gaps={each: k for each, k in gaps.items() if k})
+            shutil.rmtree(copies / str(number), ignore_errors=True)
 
     def store_kind(self, number: int) -> None:
         """None: no folder can hold a store of a server."""

@@ -332,7 +332,8 @@ _STORAGE = (
         'Number of shards of a job, for several processes to crawl: with `AOPIC_WORKERS` or `AOPIC_STORE` = "redis". '
         'Or folders and shards in each, such as "4x8", for machines with a job folder each; the server that `REDIS_URL` names then has '
         "only the mail between them. "
-        "It is fixed when the job begins, and no more processes than shards have something to do; see "
+        "No more processes than shards have something to do; "
+        "[`salvage --shards`](commands.md#salvage) gives a job another number; see "
         "[Many machines](many-machines.md#several-workers).",
     ),
     Setting(

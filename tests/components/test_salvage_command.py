@@ -36,6 +36,7 @@ from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import earlier_crawl_of, read_earlier_crawl, write_earlier_crawl
 from scrapy_aopic.storage import open_snapshot, open_store
 from scrapy_aopic.storage.lock import Lock
+from scrapy_aopic.view.auditing import audit_job
 
 pytestmark = pytest.mark.slow
 
@@ -225,14 +226,38 @@ def test_a_job_of_another_format_is_no_damaged_one(tmp_path, store):
 
 
 @each_store
-def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_the_next_time(tmp_path, store):
+@pytest.mark.parametrize(
+    ("shards", "signs"),
+    [
+        (0, ("aopic.lock", "damaged", "aopic", "aopic/CURRENT")),
+        (
+            3,
+            (
+                "damaged/0",
+                "damaged/cut",
+                "damaged/3",
+                "aopic-shards/0",
+                "aopic-shards/2",
+                "aopic-shards/cut.json",
+            ),
+        ),
+    ],
+    ids=["as it is", "cut anew"],
+)
+def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_the_next_time(
+    tmp_path, store, shards, signs
+):
     job, new, part = tmp_path / "job", tmp_path / "new", tmp_path / "new.part"
     make_job(job, store, 6_000)
     spoil(job, 2)
-    files = files_of(job)
-    salvage_job(FolderPlace(job), tmp_path / "other")
     command = [sys.executable, "-m", "scrapy", "aopic", "salvage", str(job), str(new)]
-    for sign in ("aopic.lock", "damaged", "aopic", "aopic/CURRENT"):
+    if shards:
+        job.rename(tmp_path / "one")
+        salvage_job(FolderPlace(tmp_path / "one"), job, shards=4)
+        command += ["--shards", str(shards)]
+    files = files_of(job)
+    salvage_job(FolderPlace(job), tmp_path / "other", shards=shards)
+    for sign in signs:
         with processes.start(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
             while not (part / sign).exists() and process.poll() is None:
                 time.sleep(0.0005)
@@ -242,13 +267,17 @@ def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_th
         else:
             with pytest.raises(StorageError):
                 open_snapshot(store_folder(part))
-    salvage_job(FolderPlace(job), new)
+    salvage_job(FolderPlace(job), new, shards=shards)
     assert not part.exists()
     assert files_of(job) == files
-    assert check(new).violations == []
-    for family, mine, others in zip(Family, rows(new), rows(tmp_path / "other"), strict=True):
-        if family not in (Family.HOSTS, Family.META):  # which hold the time of the salvage
-            assert mine == others
+    assert audit_job(FolderPlace(new)).violations == []
+    mine, others = (FolderPlace(folder).open_snapshots() for folder in (new, tmp_path / "other"))
+    for one, other in zip(mine, others, strict=True):
+        for family in Family:
+            if family not in (Family.HOSTS, Family.META):  # which hold the time of the salvage
+                assert [*one.scan(family)] == [*other.scan(family)]
+        one.close()
+        other.close()
 
 
 @each_store
@@ -288,7 +317,7 @@ def test_what_cannot_be_cut_is_refused_before_anything_is_divided(tmp_path, monk
     store = open_store(store_folder(job))
     store.write({Family.META: rows}, sync=True)
     store.close()
-    monkeypatch.setattr(salvaging, "split", pytest.fail)
+    monkeypatch.setattr(salvaging.Splitting, "add", pytest.fail)
     with pytest.raises(StorageError, match=told):
         salvage_job(FolderPlace(job), tmp_path / "new", shards=4)
     assert [path.name for path in tmp_path.iterdir()] == ["job"]

@@ -13,9 +13,10 @@ from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from support import redis_server
 from support.commands import run_aopic, said
-from support.small_web import Follow, crawl
+from support.small_web import Follow, crawl, until
 
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
@@ -130,10 +131,16 @@ async def test_a_job_in_one_piece_on_a_server_is_cut_and_goes_on_with_shards_the
     before = {*web.asked}
     assert "known as fetched" in said(tmp_path, "salvage", address, "new", "--shards", SHARDS)
     said(tmp_path, "move", "new", f"{address.url}#aopic:again")
-    await crawl(Follow, {**settings, "AOPIC_REDIS_KEY": "aopic:again"})
-    assert audit_job(ServerPlace(Address("aopic:again", address.url))).violations == []
-    assert sorted(web.asked) == sorted(PAGES), "each page once, those of before among them"
     assert 20 <= len(before) < len(PAGES)
-    done = run_aopic("salvage", f"{address.url}#aopic:again", "more", "--shards", 4, folder=tmp_path)
-    assert done.returncode == 2
-    assert f"has {SHARDS} shards already" in done.stderr
+    for shards in (5, 2):  # of a server, and of a folder
+        again = {**settings, "AOPIC_REDIS_KEY": "aopic:again", "AOPIC_SHARDS": SHARDS}
+        if shards == 2:
+            again |= {"AOPIC_STORE": "auto", "AOPIC_SHARDS": 1, "JOBDIR": tmp_path / "5"}
+        n = len(web.asked)
+        await crawl(until(lambda n=n: len(web.asked) >= n + 8, Follow), again)
+        job = again.get("JOBDIR", f"{address.url}#aopic:again")
+        said(tmp_path, "salvage", job, str(shards), "--shards", shards)
+        assert audit_job(FolderPlace(tmp_path / str(shards))).violations == []
+    await crawl(Follow, {**again, "JOBDIR": tmp_path / "2"})
+    assert audit_job(FolderPlace(tmp_path / "2")).violations == []
+    assert sorted(web.asked) == sorted(PAGES), "each page once, those of before among them"

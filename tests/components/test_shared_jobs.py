@@ -155,8 +155,12 @@ async def test_settings_that_do_not_go_with_shards_are_refused(serve, settings, 
 @pytest.mark.parametrize(
     ("begun_with", "shards", "said"),
     [
-        (4, 8, "has 4 shards, which is fixed when a job begins, and AOPIC_SHARDS is now 8"),
-        (4, 1, "has 4 shards, which is fixed when a job begins, and AOPIC_SHARDS is now 1"),
+        (
+            4,
+            8,
+            "has 4 shards, and AOPIC_SHARDS is now 8: set AOPIC_SHARDS = 4, go on with NEW, which 'scrapy aopic salvage ",
+        ),
+        (4, 1, " NEW --shards 1' makes, or begin another job with another "),
         (1, 4, "is in one piece, and AOPIC_SHARDS is now 4"),
     ],
 )
@@ -174,7 +178,7 @@ async def test_another_number_of_shards_is_refused_later(
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"shards": 8}, "has 8 shards, which is fixed when a job begins"),
+        ({"shards": 8}, "has 8 shards, and AOPIC_SHARDS is now "),
         ({"folders": 2}, "are in the job folders of its workers, which is fixed when a job begins"),
         (
             {"order": order_name(BreadthFirst())},

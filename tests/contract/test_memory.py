@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.store_contract import StoreContract, number
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, StorePart
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -19,6 +19,20 @@ class TestMemoryStore(StoreContract):
 
     def make_store(self, folder: Path, *, read_only: bool = False) -> MemoryStore:
         return MemoryStore()
+
+
+class TestStorePart(StoreContract):
+    """The part of a store that has rows of other parts before and behind it."""
+
+    persistent = False
+
+    def make_store(self, folder: Path, *, read_only: bool = False) -> StorePart:
+        store = MemoryStore()
+        for other in (254, 256):
+            StorePart(store, other).write(
+                {family: {b"": b"", b"a": b"", b"\xff" * 40: b""} for family in Family}, sync=False
+            )
+        return StorePart(store, 255)
 
 
 @pytest.mark.slow

@@ -8,27 +8,55 @@ from dataclasses import replace
 
 import pytest
 from support.core_crawl import NOW, Job, link
+from support.core_shards import ShardedJob, hosts_of
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.core.crawl_totals import read_damaged_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_damaged_totals, read_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.focus.harvest import Harvest, read_harvest
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.layout import BRANCHES, DIRECTORIES, OUTSIDERS, SEEDS_KEY, SHARES, TOTALS_KEY
+from scrapy_aopic.core.layout import (
+    BRANCHES,
+    DIRECTORIES,
+    HARVEST_KEY,
+    KEYS_KEY,
+    OUTBOX,
+    OUTSIDERS,
+    SEEDS_KEY,
+    SHARED_GATES,
+    SHARES,
+    STRATEGY_KEY,
+    TOTALS_KEY,
+    URL_KEYS,
+)
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, TransferResult
-from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, pack, unpack_host
-from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.ports import Family, Store, StorePart
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    HostRecord,
+    Link,
+    Page,
+    PageState,
+    host_key,
+    pack,
+    pack_host,
+    pack_page,
+    unpack_host,
+)
+from scrapy_aopic.core.revisits import Recrawl, Version, rounds
+from scrapy_aopic.core.revisits.rounds import Round
 from scrapy_aopic.core.salvage import Salvage, Salvaged, together
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
 from scrapy_aopic.core.shards.spread import counts_of
-from scrapy_aopic.core.splitting import split
+from scrapy_aopic.core.splitting import Splitting
 from scrapy_aopic.core.walk import read_page
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
@@ -90,17 +118,22 @@ def salvaged(damaged: Store) -> tuple[MemoryStore, Salvaged]:
     return target, work.run()
 
 
-def cut(damaged: Store, n: int, policy: Policy = POLICY) -> tuple[list[MemoryStore], Salvaged]:
-    """The same in *n* shards."""
-    source, parts, targets = DamagedStore(damaged), *[[MemoryStore() for _ in range(n)] for _ in range(2)]
-    split(source, parts, Cut(ShardId(0, n), policy.domain_of, policy.spread))
-    saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
+def cut(n: int, *damaged: Store, policy: Policy = POLICY) -> tuple[list[MemoryStore], Salvaged]:
+    """The same in *n* shards, of a job that is in as many as there are stores."""
+    of, targets, rows = len(damaged), [MemoryStore() for _ in range(n)], MemoryStore()
+    parts = [StorePart(rows, number) for number in range(n + of)]
+    old, new = (Cut(ShardId(0, shards), policy.domain_of, policy.spread) for shards in (of, n))
+    splitting = Splitting(parts, old, new)
+    for number, store in enumerate(damaged):
+        splitting.add(DamagedStore(store), number)
+    splitting.finish()
     host_of = lambda request: request.split(b"/")[0].decode()
     found = []
-    for number, (part, target) in enumerate(zip(parts, targets, strict=True)):
+    for number, (part, target) in enumerate(zip(parts, targets, strict=False)):
+        saved = read_damaged_totals(part.get_many(Family.META, (TOTALS_KEY,))[0])
         shard = ShardId(number, n)
         work = Salvage(
-            DamagedStore(part), target, policy, NOW + 100, saved=saved, host_of=host_of, shard=shard, cut=n
+            DamagedStore(part), target, policy, NOW + 100, saved=saved, host_of=host_of, shard=shard, was=old
         )
         found.append(work.run())
     return targets, together(found)
@@ -116,7 +149,7 @@ def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_hav
     DAMAGES[damage](store)
     hosts = {key for key, _ in store.scan(Family.HOSTS)}
     whole, one = salvaged(store)
-    shards, result = cut(store, 3)
+    shards, result = cut(3, store)
     assert audit_shards(shards, POLICY.domain_of).violations == []
     found: dict[bytes, Page] = {}
     for number, shard in enumerate(shards):
@@ -151,7 +184,7 @@ def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_hav
 def test_a_job_in_one_piece_is_cut_so_that_a_domain_is_spread_over_its_shards():
     policy = replace(POLICY, domain_of=lambda _: "d", spread=frozenset({"d"}))
     store = make(domain_of=policy.domain_of)
-    one, (shards, result) = salvaged(store)[1], cut(store, 3, policy)
+    one, (shards, result) = salvaged(store)[1], cut(3, store, policy=policy)
     assert result == one
     assert audit_shards(shards, policy.domain_of).violations == []
     assert all(audit(shard).violations == [] for shard in shards)
@@ -164,6 +197,105 @@ def test_a_job_in_one_piece_is_cut_so_that_a_domain_is_spread_over_its_shards():
         sum(shard.counts.visited + shard.counts.failed for shard in opened),
         5,
     )
+
+
+def visit_some(job: ShardedJob, web: dict[bytes, list[Link]], n: int) -> list[bytes]:
+    """Visit up to *n* pages of *web*, of all shards by turns; returns their keys."""
+    fetched: list[bytes] = []
+    for _ in range(50 * n):
+        for shard in job.shards[: n - len(fetched)]:
+            lease = shard.lease(job.now)
+            if isinstance(lease, Lease):
+                shard.release(lease, job.now)
+                shard.settle(lease, web[lease.key], job.now, Findings())
+                fetched.append(lease.key)
+        job.now += 1
+    return fetched
+
+
+@pytest.mark.parametrize("spread", [frozenset(), frozenset({"d1"})], ids=["plain", "spread"])
+def test_a_job_in_shards_is_cut_anew_with_what_is_under_way_in_letters(spread):
+    dice, links = random.Random(2), [link(f"h{n % 20}.d{n % 7}", n) for n in range(140)]
+    web, seeds = {each.key: dice.sample(links, 5) for each in links}, links[:6]
+    domain_of = lambda host: host.partition(".")[2]
+    job = ShardedJob(4, domain_of=domain_of, spread=spread)
+    for seed in seeds:
+        job.shards[0].seed(seed, job.now)
+    job.exchange()
+    fetched: list[bytes] = []
+    for of in (16, 3, 1):
+        fetched += visit_some(job, web, 12)
+        job.commit()
+        job.carry()  # these letters are applied, but their senders keep them
+        job.commit()
+        fetched += (last := visit_some(job, web, 12))
+        job.commit()
+        in_outboxes = sum(len(list(store.scan(Family.META, OUTBOX, b"N"))) for store in job.stores)
+        assert 0 < audit_shards(job.stores, domain_of).letters < in_outboxes
+        before = {key: page for store in job.stores for key, page in pages_of(store).items()}
+        linked = {to.key for key in fetched for to in web[key]}
+        assert linked > before.keys() & linked, "letters have links to pages that nobody else knows"
+        stores, result = cut(of, *job.stores, policy=job.policy)
+        counts = {name: each[:2] for name, each in counts_of(shard.spread for shard in job.shards).items()}
+        job = ShardedJob(of, domain_of=domain_of, spread=spread if of > 1 else frozenset())
+        job.stores = stores
+        for number in range(of):
+            job.reopen(number)
+        job.check()
+        assert result.letters > 0
+        counts_now = counts_of(shard.spread for shard in job.shards)
+        assert of == 1 or counts == {name: each[:2] for name, each in counts_now.items()}
+        now = {key: page for store in stores for key, page in pages_of(store).items()}
+        assert sum(len(pages_of(store)) for store in stores) == len(now), "each page in one shard"
+        assert {key for key, page in now.items() if page.visits} == {*fetched}
+        assert now.keys() == before.keys() | linked
+        for pages in map(pages_of, stores):  # what is worth more than another page of its shard still is
+            unpaid = pages.keys() - {to.key for key in last for to in web[key]} - {seed.key for seed in seeds}
+            waits = [key for key in unpaid if not pages[key].visits]
+            times = [pages[key].cash / before[key].cash for key in waits]
+            assert not times or max(times) - min(times) < 1e-6
+    while found := visit_some(job, web, 20):
+        fetched += found
+        job.exchange()
+    reached, left = set[bytes](), [seed.key for seed in seeds]
+    while left:
+        if (key := left.pop()) not in reached:
+            reached.add(key)
+            left += [to.key for to in web[key]]
+    assert sorted(fetched) == sorted(reached), "each once"
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_what_shards_say_of_themselves_is_that_of_the_new_job(n):
+    gate, olds, waits = SHARED_GATES + bytes(8), [MemoryStore(), MemoryStore()], link(hosts_of(1, 2, 1)[0], 1)
+    for number, store in enumerate(olds):
+        harvest = Harvest()
+        for _ in range(number + 1):
+            harvest.note(is_relevant=True)
+        each = [Round(1, 5.0, 9.0, 3, {"new": 2}), Round(2, 10.0 + number, 20.0 * number, 1)]
+        totals = CrawlTotals(order_name(POLICY.order), 7.0 - number, 30.0)
+        totals.ledger.handed = (100, 0, 0, 0)
+        rows = {gate: pack(9.0 - number), HARVEST_KEY: harvest.pack(), KEYS_KEY: URL_KEYS}
+        rows |= {TOTALS_KEY: totals.pack(), SEEDS_KEY: pack({"list": number}), STRATEGY_KEY: b"%d" % number}
+        store.write({Family.META: {**rows, **dict(one.row() for one in each)}}, sync=True)
+    page = pack_page(Page(PageState.QUEUED, 1, 4000, handed=40))
+    host = pack_host(HostRecord(waits.host))
+    rows_of_page = {Family.PAGES: {waits.key: page}, Family.REQUESTS: {waits.key: waits.request}}
+    olds[1].write({**rows_of_page, Family.HOSTS: {waits.key[:HOST_BYTES]: host}}, sync=True)
+    stores, _ = cut(n, *olds)
+    found = rounds.together(each for store in stores for each in rounds.read_rounds(store))
+    assert found == [Round(1, 5.0, 9.0, 6, {"new": 4}), Round(2, 10.0, 0.0, 2)]
+    assert sum(read_harvest(store).pages for store in stores) == 3
+    (cash,) = [page.cash for store in stores for page in pages_of(store).values()]
+    assert cash == pytest.approx(4060 * n / 2 / 2, abs=1), "with what it is owed"
+    for number, store in enumerate(stores):
+        meta, saved = dict(store.scan(Family.META)), read_totals(store)
+        assert meta[gate] == pack(9.0)
+        assert meta[KEYS_KEY] == URL_KEYS
+        assert meta[STRATEGY_KEY] == b"%d" % (number % 2)
+        assert meta.get(SEEDS_KEY) == (pack({"list": number}) if number < 2 else None)
+        assert saved is not None
+        assert saved.created_at == 6.0
 
 
 def crawl_on(store: MemoryStore) -> set[bytes]:

@@ -27,7 +27,6 @@ import redis
 from scrapy import Request
 
 from scrapy_aopic.copies.backing_up import restore
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.place.cutting import open_part
 from scrapy_aopic.place.folder_place import FolderPlace, seeds_folder, store_folder
@@ -36,11 +35,12 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_earlier_crawl
-from scrapy_aopic.storage import Address, open_snapshot, open_store
+from scrapy_aopic.storage import Address, open_store
 from scrapy_aopic.storage.homes import claim, machine_path, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
+from scrapy_aopic.view.auditing import audit_job
 
 from . import processes
 from .proxy import Proxy
@@ -253,9 +253,8 @@ def _split(place: Place) -> object:
 
 
 def _salvaged(place: Place) -> tuple[bool, int]:
-    with closing(open_snapshot(store_folder(place.folder / "new"))) as store:
-        found = audit(store)
-    return found.holds, found.pages
+    found = audit_job(FolderPlace(place.folder / "new"))
+    return not found.violations, found.pages
 
 
 def _left(place: Place) -> object:
@@ -298,6 +297,7 @@ CASES: dict[str, Case] = {
     "backup": _case(_make_job, "backup {job} copy", (lambda place: rows(place.folder / "copy"), _rows), done="copy exists; remove it"),
     "restore": _case(_make_job, "backup {job} {on_server}", (_rows_on_server, _rows), (_waiting_on_server, SEEDS), done="There is a job in"),
     "salvage": _case(_make_damaged, "salvage {job} new", (_salvaged, (True, N_PAGES)), done="new exists; remove it"),
+    "salvage-shards": _case(_make_damaged, "salvage {job} new --shards 2", (_salvaged, (True, N_PAGES)), done="new exists; remove it"),
     "move": _case(_make_part, "move {job} new -s REDIS_URL={url}", (_moved, ([], [0, 1], None, {}))),
     "move-shard": _case(_make_shards, "move {job} new --shards 1 --server {on_server}", (_split, (True, [0], [1]))),
     "move-to-server": _case(

@@ -43,6 +43,11 @@ class Harvest:
         """Relevant part of the last :attr:`n_lately` pages."""
         return self._last.bit_count() / self.n_lately if self.n_lately else 0.0
 
+    def plus(self, other: Harvest) -> Harvest:
+        """The counts of both together, of which this one's pages are the last."""
+        self.pages, self.relevant = self.pages + other.pages, self.relevant + other.relevant
+        return self
+
     def pack(self) -> bytes:
         """The counts as bytes."""
         last = self._last.to_bytes(-(-LATELY // 8), "big")

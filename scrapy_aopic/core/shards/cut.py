@@ -3,7 +3,7 @@
 Budgets, endowments and politeness count by registered domain, so all of these stay inside a shard. A domain that is too
 large for one is spread: each of its hosts is in a shard by its own name, and what counts by domain is added up
 (:meth:`scrapy_aopic.core.domains.Domains.learn`). The number of shards, and which domains are spread, are fixed when a job
-begins.
+begins; :mod:`scrapy_aopic.core.splitting` makes another job with others.
 
 An *address* is a page key followed by the number of the page's shard. The key alone does not tell the shard: it has
 only a hash of the host's name, from which the registered domain cannot be computed.

@@ -193,7 +193,7 @@ class Letter(Struct, array_like=True, frozen=True):
         """The link to *target*; without host and request if only the key is known."""
         if target.host < 0:
             return Link(target.page, "", b"")
-        host = _host_name(self.hosts[target.host])
+        host = host_name(self.hosts[target.host])
         return Link(
             host_key(host) + target.page,
             host,
@@ -210,7 +210,8 @@ def host_bytes(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
 
 
-def _host_name(data: bytes) -> str:
+def host_name(data: bytes) -> str:
+    """What :func:`host_bytes` has written."""
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -232,7 +233,7 @@ def read_letter(data: bytes, cut: Cut) -> Letter:
     """
     try:
         letter = _decode(_inflate(data))
-        hosts = [_host_name(host) for host in letter.hosts]
+        hosts = list(map(host_name, letter.hosts))
     except (zlib.error, *NO_RECORD) as error:
         raise StorageError(
             f"A letter to {cut.own} cannot be read: its sender still has it, and sends it again. "

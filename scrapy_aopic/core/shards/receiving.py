@@ -120,12 +120,13 @@ class Receiver:
             elif letter.number > expected:
                 early += 1
             else:
-                self._apply(letter, payments, now)
+                self._mail.applied(letter)
+                self.apply(letter, payments, now)
                 applied += 1
         return Received(applied, known, early)
 
-    def _apply(self, letter: Letter, payments: list[_Paid], now: float) -> None:
-        self._mail.applied(letter)
+    def apply(self, letter: Letter, payments: list[_Paid], now: float) -> None:
+        """Do what *letter* says, with its *payments*, whose units the caller has taken from elsewhere."""
         linked = self._linked(letter, payments)
         keys = [paid.link.key for paid in payments]
         # One read for all pages, one for all hosts, and one for all domains; all of them at once if that can be.
