@@ -134,6 +134,16 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path):
         assert [len(shards_in(job)) for job in workers.jobs] == [2, 2]
 
 
+def test_a_round_by_workers_with_disks_visits_each_page_once_more(tmp_path):
+    with running(tmp_path, AOPIC_RECRAWL="once") as workers:
+        for n in (1, 2):
+            workers.start(0)
+            workers.start(1)
+            workers.wait()
+            assert [len(entries) for entries in pages_of(workers.web.log).values()] == [n] * N_HOSTS * N_PAGES
+            assert check(workers.jobs) == (N_HOSTS * N_PAGES, 0, [])
+
+
 FOCUSED = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}
 
 

@@ -70,7 +70,7 @@ def last_round(stores: Iterable[Store]) -> tuple[int, float, float]:
         StorageError: If the row of one is damaged.
     """
     each = [[Round(0, 0.0), *read_rounds(store)][-1] for store in stores]
-    last = together(each)[-1]
+    last = together([Round(0, 0.0), *each])[-1]  # there may be none yet
     return last.number, last.began, last.ended * all(one.number == last.number for one in each)
 
 
