@@ -139,7 +139,7 @@ def _export(target: str, table: Rows[Row], *, unit: str, total: int | None, prog
             ) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
-            for rows in table.chunks():
+            for rows in filter(None, table.chunks()):
                 write(rows)
                 n += len(rows)
                 line.update(len(rows))

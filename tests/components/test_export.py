@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 from collections.abc import Iterator
 from math import fsum
@@ -124,8 +125,8 @@ def test_links_are_written_in_document_order(store, tmp_path, name):
 
 
 def test_an_empty_job_has_a_table_without_rows(tmp_path):
-    for name in ("pages.csv", "pages.parquet"):
-        assert export_pages(View([MemoryStore()]), str(tmp_path / name)) == 0
+    for name, top in itertools.product(("pages.csv", "pages.jsonl.gz", "pages.parquet"), (None, 5)):
+        assert export_pages(View([MemoryStore()]), str(tmp_path / name), top=top) == 0
         assert rows_of(tmp_path / name) == []
     assert (tmp_path / "pages.csv").read_text(encoding="utf-8").startswith("url,host,importance,")
 
