@@ -50,7 +50,7 @@ from scrapy_aopic.web.request_rows import url_and_depth, url_of
 from .host_walk import Largest, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.focus.calibration import Calibration
     from scrapy_aopic.core.ledger import Estimate, Totals
@@ -202,7 +202,7 @@ class _PageReader:
         requests = self._store.get_many(Family.REQUESTS, keys)
         hosts = _hosts(self._store, {key[:HOST_BYTES] for key in keys})
         texts = self._store.get_many(Family.CONTENT, [TEXTS + key for key in keys])
-        n_links = self._count_links(keys)
+        n_links = count_links(self._store, keys) if self._has_links else [None] * len(keys)
         wishes, relevances = wishes_of(self._store, keys), self.relevances(pages)
         return [
             self._row(
@@ -277,21 +277,19 @@ class _PageReader:
             for key, grade in grades.items()
         }
 
-    def _count_links(self, keys: list[bytes]) -> list[int | None]:
-        """Links of the pages under *keys*, to pages of other shards included; ``None`` if they were not kept."""
-        if not self._has_links:
-            return [None] * len(keys)
-        counts: list[int | None] = []
-        rows = [*keys, *map(elsewhere_key, keys)]
-        found = self._store.get_many(Family.LINKS, rows)
-        n = len(keys)
-        for key, own, other in zip(keys, found[:n], found[n:], strict=True):
-            counts.append(
-                None
-                if own is None and other is None
-                else len(split_links(key, own or b"")) + len(split_links(elsewhere_key(key), other or b""))
-            )
-        return counts
+
+def count_links(store: Store, keys: Sequence[bytes]) -> list[int | None]:
+    """Links of the pages under *keys*, to pages of other shards included; ``None`` if they were not kept."""
+    counts: list[int | None] = []
+    found = store.get_many(Family.LINKS, [*keys, *map(elsewhere_key, keys)])
+    n = len(keys)
+    for key, own, other in zip(keys, found[:n], found[n:], strict=True):
+        counts.append(
+            None
+            if own is None and other is None
+            else len(split_links(key, own or b"")) + len(split_links(elsewhere_key(key), other or b""))
+        )
+    return counts
 
 
 def _utc(instant: float) -> datetime | None:

@@ -72,7 +72,7 @@ from scrapy_aopic.web.url_keys import key_of_url
 
 from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
-from .queries import gists_of, roots_of, urls_of, wishes_of
+from .queries import count_links, gists_of, roots_of, urls_of, wishes_of
 from .stored import active_hosts
 from .text import checked, duration, n_of
 from .traps import deny_url_of, pattern_of
@@ -266,9 +266,8 @@ class _Question:
         else:
             self._say(f"It was fetched {when}{times}, and is an ordinary page.")
         self._say_wishes(key)
-        links = self._store.get_many(Family.LINKS, (key,))[0]
-        if links is not None:
-            self._say(f"It links to {n_of(len(links) // len(key), 'page')}.", links=len(links) // len(key))
+        if (n_links := count_links(self._store, [key])[0]) is not None:
+            self._say(f"It links to {n_of(n_links, 'page')}.", links=n_links)
         return "fetched"
 
     def _say_response(self, page: Page) -> None:

@@ -103,6 +103,7 @@ async def test_an_export_names_pages_of_other_shards(serve, settings, address, t
     }
     assert set(scrapy_aopic.open_job(str(address)).links()) == links
     assert pages["http://a.test/"]["outlinks"] == str(1 + len(old))
+    assert f"It links to {1 + len(old)} pages." in said(tmp_path, "why", str(address), "http://a.test/")
 
 
 async def test_a_page_in_a_letter_is_known_to_be_there(serve, settings, address, tmp_path):
