@@ -41,6 +41,8 @@ from .storage import Address, closing_all, lock_job
 from .storage.folder_workers import board_address, clear_board, forget_worker, is_locked
 from .storage.registry import SERVER
 from .view.shard_states import read_states
+from .view.snapshot_stats import stats_of
+from .view.stored import read_snapshot
 from .view.text import n_of
 from .view.text_report import print_report
 
@@ -181,6 +183,11 @@ class Workers:
             self._log(
                 logging.INFO, "The crawl by all workers ended (%(reason)s)", reason=self.reason or "finished"
             )
+            # Not the sum of what workers say: a shard of one that has ended may have been another's later.
+            with suppress(StorageError):
+                for name, n in stats_of(read_snapshot(self._place)).items():
+                    if name.startswith("aopic/job/") and isinstance(n, int):
+                        self.stats[name] = n
             if self._settings.getbool("STATS_DUMP"):
                 self._log(logging.INFO, "Sums of their stats:\n%(stats)s", stats=pformat(dict(self.stats)))
             if read_values(self._settings).report and self._place.has_job():
@@ -391,8 +398,7 @@ class Workers:
 
 def _adds_up(name: str) -> bool:
     """Whether the stat called *name* of all workers is the sum of theirs, which a speed, a mean and a maximum are not."""
-    is_counter = (stat := find(name)) is None or stat.kind == "counter"
-    return (is_counter or name.startswith("aopic/job/")) and not _OF_EACH.fullmatch(name)
+    return ((stat := find(name)) is None or stat.kind == "counter") and not _OF_EACH.fullmatch(name)
 
 
 class _OverError(Exception):

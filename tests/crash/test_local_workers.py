@@ -257,7 +257,8 @@ def test_scrapys_own_commands_start_workers_and_other_formats_get_parts(tmp_path
         assert parts == ["pages-1.xml", "pages-2.xml"]
         assert sum((tmp_path / part).read_text().count("<url>") for part in parts) == ALL
         sums = begun.said.rpartition("Sums of their stats:")[2]
-        assert f"'item_scraped_count': {ALL}" in sums
+        for name in ("item_scraped_count", "aopic/job/visited"):
+            assert f"'{name}': {ALL}" in sums, "also if shards were handed over at the end"
         assert not re.search(r"'(aopic/(live|cash|shards)/.*|elapsed.*|.*max)'", sums), (
             "speeds and maxima have no sum"
         )
