@@ -197,12 +197,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         return _crawl_as_worker(settings, {**arguments, "seeds": job.urls}, tables)
     for each in tables:
         each.open()
-    begun = job.place.has_job()
+    begun = job.seeds_at.has_job()
     if not begun:
         job.begin()
     elif job.lists:
         job.say(
-            f"{', '.join(job.lists)} was read when the job began; 'scrapy aopic seed {job.place}' adds seeds."
+            f"{', '.join(job.lists)} was read when the job began; 'scrapy aopic seed {job.seeds_at}' adds seeds."
         )
     job.say(
         f"{'Going on with' if begun else 'Beginning'} the crawl in {job.place}. Ctrl-C stops it, and the same command goes "
@@ -488,7 +488,8 @@ class _Job:
     """Where a crawl is remembered, and what it begins with.
 
     Attributes:
-        place: Where it is.
+        place: Where it is, or its part of this machine.
+        seeds_at: Where its lists of seeds wait.
         urls: Seeds that are URLs, which the spider requests.
         lists: Seeds that are lists, which are read once, when the job begins.
     """
@@ -496,7 +497,8 @@ class _Job:
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
         from scrapy_aopic.place.folder_place import FolderPlace
         from scrapy_aopic.place.server_place import ServerPlace
-        from scrapy_aopic.settings import read_values
+        from scrapy_aopic.settings import read_address, read_values
+        from scrapy_aopic.spiders import BroadSpider
         from scrapy_aopic.storage.registry import SERVER
 
         self.urls = [seed for seed in opts.seeds if "://" in seed]
@@ -511,6 +513,9 @@ class _Job:
         else:
             self.place.check()
             settings.set("JOBDIR", str(self.place), "cmdline")
+        self.seeds_at = self.place
+        if read_values(settings).shards.folders:
+            self.seeds_at = ServerPlace(read_address(settings, BroadSpider.name))
 
     def begin(self) -> None:
         """Make its folder, if it is in one, and let the lists of seeds wait in it.
@@ -526,7 +531,7 @@ class _Job:
             with storage_errors(f"The job folder {folder} cannot be made"):
                 folder.mkdir(parents=True, exist_ok=True)
         if self.lists:
-            add_seeds(self.place, self.lists, name=START, progress=True)
+            add_seeds(self.seeds_at, self.lists, name=START, progress=True)
 
     def say_round(self, stats: Mapping[str, Any], *, in_rounds: bool) -> None:
         """Say what the last round has found, or else what revisits have in the run with these *stats*."""

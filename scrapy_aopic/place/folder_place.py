@@ -314,7 +314,20 @@ class FolderPlace:
     @contextmanager
     def adding_seeds(self) -> Iterator[Path]:
         """The folder where they wait, so that each list appears at once."""
+        self.check_whole()
         yield self.kept_folder()
+
+    def check_whole(self) -> None:
+        """Do nothing if what is asked of all shards is kept here.
+
+        Raises:
+            StorageError: If it is kept on a server.
+        """
+        if (part := self.read_part()) is not None:
+            raise StorageError(
+                f"The folder {self} has some shards of the job in {part.job}, where what is asked of all of them is kept: "
+                "name that instead of the folder."
+            )
 
     def kept_folder(self) -> Path:
         """The same."""
@@ -404,11 +417,7 @@ class FolderControl:
         if not folder.is_dir():
             raise StorageError(f"There is no job folder {folder}.")
         check_in_folder(store_folder(folder))
-        if (part := FolderPlace(folder).read_part()) is not None:
-            raise StorageError(
-                f"The folder {folder} has some shards of the job in {part.job}, where what is asked of all of them is kept: "
-                "name that instead of the folder."
-            )
+        FolderPlace(folder).check_whole()
         with (
             storage_errors(f"{self.name} cannot be written"),
             lock_briefly(self._path.with_suffix(".lock"), self._path),

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -132,6 +133,23 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path):
         workers.wait()
         check_all(workers, [])
         assert [len(shards_in(job)) for job in workers.jobs] == [2, 2]
+
+
+def test_a_list_of_seeds_waits_for_the_workers_of_all_folders(tmp_path):
+    (tmp_path / "seeds.txt").write_text("http://h0.test/0\nhttp://h1.test/1\n")
+    with running(tmp_path) as workers:
+        for number, job in enumerate(workers.jobs):
+            line = [
+                sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", str(job),
+                "-s", f"AOPIC_SHARDS=2x{SHARDS // 2}", "-s", f"REDIS_URL={workers.redis.url}", "-s", f"AOPIC_POLITENESS_FACTOR={FACTOR}",
+            ]  # fmt: skip
+            env = {**os.environ, "http_proxy": workers.web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
+            with workers.log(number).open("wb") as log:
+                workers.all.append(processes.start(line, env=env, cwd=tmp_path, stdout=log, stderr=log))
+        workers.wait()
+        check_all(workers, [])
+        refused = "has some shards of the job in redis://"
+        assert refused in aopic(workers, "seed", workers.jobs[0], "http://h0.test/0")
 
 
 def test_a_round_by_workers_with_disks_visits_each_page_once_more(tmp_path):
