@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.shards.cut import WHOLE, ShardId
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
-from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
+from scrapy_aopic.storage import check_in_folder, closing_all, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.lock import Lock, keeping_out, lock_briefly, lock_job, sync_folder, taking_turns
 from scrapy_aopic.storage.memory import MemoryStore
@@ -270,6 +270,11 @@ class FolderPlace:
                 folder if number in here else None
                 for number, folder in enumerate(self.stores(self.read_sharding()))
             )
+
+    def each_snapshot(self) -> Generator[Store]:
+        """All of one moment."""
+        with closing_all(self.open_snapshots()) as stores:
+            yield from stores
 
     def between_commits(self) -> AbstractContextManager[object]:
         """A time in which no worker of a job in shards commits; it is waited for."""

@@ -15,7 +15,7 @@ from .folder_place import FolderPlace
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
@@ -79,6 +79,9 @@ class Place(Protocol):
 
     def open_snapshots(self) -> list[Store]:
         """Open all stores of the job as of one moment, to be read; one if it is in one piece. A crawl may be using them."""
+
+    def each_snapshot(self) -> Generator[Store]:
+        """The stores, to be read, each until the next is asked for; of one moment only if that costs no more."""
 
     def taken(self, task: str) -> AbstractContextManager[object]:
         """The time of a *task* during which nobody else has the job open, or begins one."""

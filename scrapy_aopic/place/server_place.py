@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -73,6 +73,13 @@ class ServerPlace:
         if sharding is not None and sharding.folders:
             return self._open_folders(sharding)
         return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
+
+    def each_snapshot(self) -> Generator[Store]:
+        """A view of one shard after another, if they are there: each takes a connection."""
+        address, sharding = self.address, self.read_sharding()
+        for each in [address] if sharding is None else map(address.of_shard, range(sharding.shards)):
+            with suppress(StorageError), closing(RedisView(each)) as view:
+                yield view
 
     def _open_folders(self, sharding: Sharding) -> list[Store]:
         """Open the stores of a job in shards that are in several job folders, all as of one moment."""

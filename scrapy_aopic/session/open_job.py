@@ -269,8 +269,8 @@ class OpenJob:
         values, place = self._values, _place_of(folder, address)
         if self._shards > 1 and place is not None and (sharding := place.read_sharding()) is not None:
             policy = replace(policy, spread=sharding.domains)  # as the worker says that has begun it
-        if place is not None and place.has_job() and (address is None or self._shards == 1):
-            check_queue(place, spider)
+        if place is not None and place.has_job():
+            check_queue(FolderPlace(folder) if folder is not None and self._folders else place, spider)
         places: ShardPlaces | None = None
         if self._number and folder is not None and self._lock is not None:
             job, memory = FolderPlace(folder), store_memory(values)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
-from scrapy_aopic.storage import closing_all
 from scrapy_aopic.web.request_codec import is_callback
 from scrapy_aopic.web.request_rows import values_of
 
@@ -31,7 +30,7 @@ def check_queue(place: Place, spider: Spider) -> None:
     """
     missing = ""
     # What cannot be opened or read is said by whoever opens it to crawl.
-    with suppress(StorageError), closing_all(place.open_snapshots()) as stores:
+    with suppress(StorageError), closing(place.each_snapshot()) as stores:
         for data in chain.from_iterable(map(_waiting, stores)):
             if not (missing := _missing_in(data, spider)):
                 return

@@ -94,6 +94,27 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve, setting
 
 
 @pytest.mark.slow
+async def test_the_queue_of_another_spider_is_left_to_that(serve, settings, caplog):
+    class Before(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            yield from (Request(f"http://{host}.test/", self.read) for host in "bcde")
+
+        def read(self, response: Response) -> None:
+            pass
+
+    web = serve({f"http://{host}.test/": [] for host in "abcde"})
+    settings = {**settings, "AOPIC_REDIS_KEY": "aopic:follow"}
+    await crawl(Before, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
+    n = len(web.asked)
+    await crawl(Follow, settings, name="other")
+    assert "is not for this spider: 'other' has no callback 'read'" in caplog.text
+    assert len(web.asked) == n
+    await crawl(Before, settings)
+    assert len(web.asked) == 5
+    assert check(settings["REDIS_URL"]) == 5
+
+
+@pytest.mark.slow
 async def test_a_round_is_one_of_all_shards_and_goes_on_where_it_was_stopped(serve, settings, address):
     web = serve(PAGES)
     settings = {**settings, "AOPIC_RECRAWL": "once"}
