@@ -190,9 +190,13 @@ class Workers:
                         self.stats[name] = n
             if self._settings.getbool("STATS_DUMP"):
                 self._log(logging.INFO, "Sums of their stats:\n%(stats)s", stats=pformat(dict(self.stats)))
-            if read_values(self._settings).report and self._place.has_job():
-                with closing_all(self._place.open_snapshots()) as stores:
-                    print_report(self._place if self._given else None, *stores)
+            try:
+                if read_values(self._settings).report and self._place.has_job():
+                    with closing_all(self._place.open_snapshots()) as stores:
+                        print_report(self._place if self._given else None, *stores)
+            except StorageError as error:  # as after a disk that was full before all stores were made
+                self._log(logging.ERROR, "%(error)s", error=error)
+                self._code = 1
         return self._code
 
     @property

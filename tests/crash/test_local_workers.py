@@ -65,8 +65,14 @@ class Crawl:
         self._folder = folder
         self._log = folder / "log"
 
-    def start(self, *options: str, workers: int = 2, shards: int = SHARDS) -> None:
-        """Start the command."""
+    def start(
+        self,
+        *options: str,
+        workers: int = 2,
+        shards: int = SHARDS,
+        limit: tuple[str, int] | None = None,
+    ) -> None:
+        """Start the command, maybe under a *limit*."""
         (self._folder / "seeds.txt").write_text("http://h0.test/0\nhttp://h1.test/1\n")
         line = [
             sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", str(self.job),
@@ -75,7 +81,9 @@ class Crawl:
         ]  # fmt: skip
         env = {**os.environ, "http_proxy": self.web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
         with self._log.open("ab") as log:
-            self.process = processes.start(line, env=env, cwd=self._folder, stdout=log, stderr=log)
+            self.process = processes.start(
+                line, env=env, cwd=self._folder, stdout=log, stderr=log, limit=limit
+            )
 
     def start_spider(self, **settings: object) -> None:
         """Start a spider by Scrapy's own command."""
@@ -227,6 +235,39 @@ def test_workers_the_command_and_all_of_them_are_killed_and_frozen_at_random(tmp
                 begun.start(workers=rng.choice([1, 2, 3]))
         assert begun.end() == 0
         begun.check()
+
+
+def test_workers_on_a_full_disk_stop_and_go_on_when_there_is_room(tmp_path, monkeypatch):
+    pytest.importorskip("resource", reason="needs limits on processes")
+    monkeypatch.setenv("AOPIC_FORK", "0")  # the workers inherit the limit
+    with crawl(tmp_path) as begun:
+        begun.start("-s", "LOG_LEVEL=WARNING", limit=("RLIMIT_FSIZE", 100_000))
+        assert begun.end() == 1
+        begun.kills.append(time.monotonic())
+        assert "nothing that was committed is lost, run the same command to go on" in begun.said
+        visited, _, violations = check_views(begun.job.open_snapshots(), SHARDS)
+        assert violations == []
+        assert 0 < visited < ALL
+        begun.start()
+        assert begun.end() == 0
+        begun.check()
+
+
+def test_a_shard_that_cannot_be_opened_ends_the_crawl_with_an_exit_code_of_its_own(tmp_path):
+    with crawl(tmp_path) as begun:
+        begun.start("--pages", "60")
+        assert begun.end() == 0
+        store = begun.job.stores(begun.job.read_sharding())[1]
+        for path in [
+            *store.glob("*.sst"),
+            *store.glob("*.log"),
+            *store.glob("CURRENT"),
+            *store.glob("*.sqlite3*"),
+        ]:
+            path.write_bytes(b"")
+        begun.start()
+        assert begun.end() == 1
+        assert f"{store}" in begun.said
 
 
 def test_limits_count_all_workers_and_tables_have_one_head(tmp_path, monkeypatch):
