@@ -103,7 +103,7 @@ def _warn_of_losses(address: Address, config: dict[str, str], *, has_log: bool) 
 
 
 def _not_checked(address: Address, why: str) -> None:
-    logger.info(
+    logger.warning(
         "Whether the server of %(store)s keeps the job could not be checked (%(why)s): it should have maxmemory-policy "
         "noeviction and an append-only file",
         {"store": address, "why": why},
