@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
+import subprocess
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.certificate import tls_of
 from support.commands import run_aopic, said
 from support.proxy import Proxy
 from support.small_web import Follow, crawl
+from support.waiting import wait_until
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
@@ -119,3 +121,33 @@ def test_a_unix_socket(tmp_path):
                 assert store.get_many(Family.PAGES, [b"a"]) == [b"1"]
     with pytest.raises(StorageError, match="Cannot connect to the store in unix://"):
         RedisStore(Address("job", f"unix://{tmp_path}/socket?db=2"))
+
+
+def test_a_sentinel_names_the_server(tmp_path):
+    """As the docs say, by a function that makes the client."""
+    port, binary = redis_server.free_port(), redis_server.find_server()
+    assert binary is not None
+
+    def client(**parameters: Any) -> Any:
+        return redis.sentinel.Sentinel([("127.0.0.1", port)]).master_for("jobs", **parameters)
+
+    def is_known() -> bool:
+        with suppress(redis.exceptions.RedisError):
+            return bool(client().ping())
+        return False
+
+    with redis_server.Server(tmp_path / "primary") as primary:
+        settings = (
+            f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor jobs 127.0.0.1 {primary.port} 1\n"
+        )
+        (tmp_path / "conf").write_text(settings)
+        sentinel = subprocess.Popen([binary, str(tmp_path / "conf"), "--sentinel"], stdout=subprocess.DEVNULL)
+        try:
+            wait_until(is_known, 60)
+            with closing(RedisStore(Address("job", parameters={"redis_cls": client}))) as store:
+                store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
+            with closing(RedisStore(Address("job", primary.url))) as store:
+                assert store.get_many(Family.PAGES, [b"a"]) == [b"1"]
+        finally:
+            sentinel.kill()
+            sentinel.wait()
