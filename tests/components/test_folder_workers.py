@@ -19,6 +19,7 @@ from scrapy_aopic.core.domain import domain_key
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut, ShardId
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import cluster_worker
 from scrapy_aopic.job.dealing import deal
 from scrapy_aopic.job.job import Job
@@ -45,7 +46,7 @@ def open_worker(folder: Path, number: int, policy: Policy | None = None) -> Job:
     lock = lock_job(place.of_worker(number) / "aopic", "crawl")
     board = board_address(folder)
     places = InFolder(place, board, lock, sharding, policy, kind="sqlite", memory_mb=16)
-    job = Job(None, policy, address=board, shards=SHARDS, places=places, lock=lock, interval=0.05)
+    job = Job(None, policy, address=board, shards=sharding.shards, places=places, lock=lock, interval=0.05)
     job._opened.callback(lock.release)
     return job
 
@@ -85,19 +86,31 @@ def test_a_worker_that_comes_late_takes_part_in_the_round_of_its_command(tmp_pat
     assert round_of(150.0, 115.0, 2, 120.0, 140.0) == (2, 120.0)
 
 
-def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):
-    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, Policy()), lambda: None)
+@pytest.mark.parametrize(
+    ("shards", "rounds"), [(SHARDS, 4), pytest.param(16, 63, marks=pytest.mark.long, id="a thousand times")]
+)
+def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path, shards, rounds):
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(shards, Policy()), lambda: None)
     first = open_worker(tmp_path, 1)
-    tick_until_held([first], SHARDS)
-    for number in range(2, 6):
+    tick_until_held([first], shards)
+    for number in range(2, 2 + rounds):
         second = open_worker(tmp_path, number)
-        tick_until_held([first, second], SHARDS // 2, SHARDS // 2)
+        tick_until_held([first, second], shards // 2, shards // 2)
         assert not {*first.shards} & {*second.shards}
         first.close()
-        tick_until_held([second], SHARDS)
+        tick_until_held([second], shards)
         first = second
     first.close()
     assert audit_job(FolderPlace(tmp_path)).violations == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"shards": 4, "suf', b"[]", b"{}", b'{"shards": "x"}'])
+def test_a_job_that_does_not_say_how_it_is_cut_is_refused(tmp_path, content):
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, Policy()), lambda: None)
+    (path,) = tmp_path.rglob("cut.json")
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"is cut cannot be read from .*cut\.json: it is damaged"):
+        FolderPlace(tmp_path).read_sharding()
 
 
 def test_two_workers_of_one_folder_crawl_one_domain_and_each_page_once(tmp_path):
