@@ -40,6 +40,8 @@ def why_in_shards(
     cut = cut_of(stores, registered_domain)
     number = cut.of_host(host)
     answer = why(stores[number], question, rules, view.calibration)
+    if view.saved[number] is None and any(view.saved):  # others are here
+        answer.sentences.clear()
     letters, units = [], 0
     for letter in on_their_way(stores, number):
         if (about := _units_in(letter, host, keys)) is not None:

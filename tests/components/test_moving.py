@@ -113,7 +113,9 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     assert rows(server) == before
     shard_of = Cut(ShardId(0, SHARDS), registered_domain).of_host
     away = next(url for url in PAGES if shard_of(url.split("/")[2]) == 1)
-    assert "is in shard 1 of 4, whose store is not here." in said(tmp_path, "why", one, away)
+    answer = said(tmp_path, "why", one, away)
+    assert "is in shard 1 of 4, whose store is not here." in answer
+    assert "There is no job" not in answer
     assert "whose store" not in said(tmp_path, "why", two, away)
     backup(two, tmp_path / "copy")
     copy = FolderPlace(tmp_path / "copy")
