@@ -81,7 +81,7 @@ def salvage_job(
         check_suffixes(source, sharding)
         if shards and sharding.folders:
             raise StorageError(
-                f"The shards of the job in {source} are in {sharding.folders} job folders: bring them to one of them first ('scrapy aopic "
+                f"The shards of the job in {source} are in several job folders: bring them to one of them first ('scrapy aopic "
                 "move'). Nothing was changed."
             )
     was = cut = sharding or Sharding(1, "")

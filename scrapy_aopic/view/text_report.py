@@ -303,7 +303,7 @@ def format_salvage(done: Salvaged, name: str = "") -> str:
     """Report what was salvaged of a damaged store, each line with the *name* of its shard before it."""
     lines = [done.reason] if done.reason else []
     lines += [f"rows of {family} could not be read in {n_of(n, 'place')}." for family, n in done.gaps.items()]
-    letters = f" Links in letters between shards, which are kept: {done.letters:,}." if done.letters else ""
+    letters = f" Beside these, links in letters between shards: {done.letters:,}." if done.letters else ""
     missing = "any, as the totals are lost" if done.missing is None else f"{done.missing:,}"
     lines.append(
         f"{n_of(done.waiting, 'page')} wait and {done.fetched:,} are known as fetched, on {n_of(done.hosts, 'host')}.{letters}"

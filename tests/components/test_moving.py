@@ -18,6 +18,7 @@ from support.small_web import Follow, Web, crawl, html, until
 
 from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.copies.moving import copy_job, move_job
+from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
@@ -122,6 +123,12 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     assert (rows(copy), copy.read_part()) == (rows(two), two.read_part())
     with pytest.raises(StorageError, match=r"copy has only a part of the job in redis://"):
         copy_job(copy, ServerPlace(Address("aopic:other", address.url)))
+    for place in (one, server):
+        with pytest.raises(
+            StorageError,
+            match=r"are in several job folders: bring them to one of them first \('scrapy aopic move'\)",
+        ):
+            salvage_job(place, tmp_path / "new", shards=8)
     await go_on(web, {**settings, "AOPIC_SHARDS": 1}, one.folder, two.folder, most=35)
     check(one, two, server)
 
