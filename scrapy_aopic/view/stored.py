@@ -217,8 +217,8 @@ def _shards(view: View, pages: PageCounts) -> ShardFigures:
 
 
 def _shard_row(number: int, saved: CrawlTotals | None, letters: int) -> ShardRow:
-    if saved is None:
-        return ShardRow(shard=number, letters=letters)
+    if saved is None:  # what it has read of its letters is known where it is
+        return ShardRow(shard=number)
     return ShardRow(
         shard=number,
         queued=saved.queued,

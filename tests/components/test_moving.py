@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -118,6 +119,8 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     assert "is in shard 1 of 4, whose store is not here." in answer
     assert "There is no job" not in answer
     assert "whose store" not in said(tmp_path, "why", two, away)
+    whole, *parts = (json.loads(said(tmp_path, "status", "--json", each)) for each in (job, one, two))
+    assert sum(each["shards"]["on_the_way"] for each in parts) <= whole["shards"]["on_the_way"]
     backup(two, tmp_path / "copy")
     copy = FolderPlace(tmp_path / "copy")
     assert (rows(copy), copy.read_part()) == (rows(two), two.read_part())
