@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PACKAGE = "scrapy_aopic"
 
-BUDGET = 47_672
+BUDGET = 47_717
 """Most code lines of the package. A capability that lands later pays for its lines by what it makes unneeded, or raises the
 number in a commit of its own that says why."""
 
