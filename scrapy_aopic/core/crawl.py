@@ -22,6 +22,7 @@ Time is given by the caller, in seconds since the epoch; nothing here reads a cl
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import astuple
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,9 @@ if TYPE_CHECKING:
 
 _NEARLY = 5
 """Binary digits within which a page's value is what it was, 3 %: less than a front queue."""
+
+_RANKED = 255
+"""Places of the heap of ready hosts, eight levels of it, whose ranks are told to other workers: some 20 us with each commit."""
 
 _PAGES_A_DIRECTORY = 4
 """Page records in memory for each count of a directory there, which takes half as much."""
@@ -679,6 +683,12 @@ class Crawl:
         places = self.frontier.places
         late = sum(map(len, places.late.in_memory.values()))
         return places.n_ready + late + sum(places.shelves.counts.values())
+
+    @property
+    def waiting_ranks(self) -> dict[int, int]:
+        """How many of them have each rank, by its first two bytes, the best the lowest; of many some, mostly good ones."""
+        some = self.frontier.places.ready.some(_RANKED)
+        return Counter(int.from_bytes(rank[:2], "big") for rank, _, _ in some)
 
     @property
     def dead(self) -> tuple[int, int]:

@@ -113,7 +113,7 @@ class ClusterShard(OpenShard):
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(self.commits.taken_at)
         self._sums, self._waiting = self.shard.sums, self.shard.n_waiting
-        self._spread = self.shard.spread
+        self._spread, self._ranks = self.shard.spread, self.shard.waiting_ranks
         self.state: ShardState = self._read_state()
         self._is_state_new = True
         self.commits.on_taken, self.commits.on_landed = self._note_taken, self._note_landed
@@ -201,7 +201,7 @@ class ClusterShard(OpenShard):
         }
         self._is_idle = self._look_idle(self.commits.taken_at)
         self._sums, self._waiting = self.shard.sums, self.shard.n_waiting
-        self._spread = self.shard.spread
+        self._spread, self._ranks = self.shard.spread, self.shard.waiting_ranks
 
     def _note_landed(self) -> None:
         """It is stored."""
@@ -235,6 +235,7 @@ class ClusterShard(OpenShard):
             *self.shard.mail.units_landed(),
             self._waiting,
             self._spread,
+            self._ranks,
         )
 
     def deliver(self, letters: Iterable[PostedLetter]) -> None:

@@ -45,7 +45,7 @@ from scrapy_aopic.place.shard_places import OnServer, ShardPlaces, ShardStore
 from .clock import ServerTime, SharedClock, read_mark
 from .cluster_shard import ClusterShard, Post
 from .commit_thread import JointCommits
-from .dealing import deal
+from .dealing import deal, good_hosts
 from .exchange import Exchange
 from .shard_router import ShardRouter
 from .shared_learning import SharedLearning
@@ -370,7 +370,8 @@ class ClusterWorker:
         tokens = [token for token, worker in cluster.workers.items() if worker["home"] == home]
         holders = {number: self._holder(number, cluster) for number in reach}
         waiting = {number: state.waiting for number, state in cluster.states.items()}
-        dealt = deal(holders, waiting, tokens)
+        ranks = {number: state.ranks for number, state in cluster.states.items()}
+        dealt = deal(holders, good_hosts(waiting, ranks), tokens)
         given = [number for number in held if holders[number] == own != dealt[number]]
         if not given:
             self._even_at = cluster.received_at

@@ -3,7 +3,7 @@
 All shards are in this process, on stores in memory. Each worker has its part of the shards, and leases the best page of
 these; they take turns. After a fixed number of fetches all shards commit, mail that has landed is carried, and each shard
 learns the sums of the others: so a link to a page of another shard is late by one commit, and its acknowledgement by
-another. No host has a gap.
+another. Then shards are dealt anew, as real workers deal them if that is uneven for some seconds. No host has a gap.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.spread import counts_of, counts_without
+from scrapy_aopic.job.dealing import deal, good_hosts
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -132,6 +133,21 @@ class SharedSimulation:
         found = shard.lease(0.0)
         return (shard, found) if isinstance(found, Lease) else None
 
+    def _deal(self) -> None:
+        """Deal the shards to the workers by what waits in each."""
+        numbers = [str(number) for number in range(len(self._workers))]
+        holders: dict[int, str | None] = {
+            shard.id.number: number
+            for number, held in zip(numbers, self._workers, strict=True)
+            for shard in held
+        }
+        waiting = {shard.id.number: shard.n_waiting for shard in self._shards}
+        ranks = {shard.id.number: shard.waiting_ranks for shard in self._shards}
+        dealt = deal(holders, good_hosts(waiting, ranks), numbers)
+        self._workers = [
+            [shard for shard in self._shards if dealt[shard.id.number] == number] for number in numbers
+        ]
+
     def _exchange(self) -> None:
         """Commit all shards, carry what has landed, and let each know the sums of the others."""
         for store, shard in zip(self._stores, self._shards, strict=True):
@@ -143,6 +159,7 @@ class SharedSimulation:
         for shard in self._shards:
             for to in shard.mail.waiting():
                 self._shards[to].receive(shard.letters(to, n=_LETTERS), 0.0)
+        self._deal()
         sums = [(shard.sums, shard.spread) for shard in self._shards]
         whole = reduce(Sums.plus, [own for own, _ in sums])
         spread = counts_of(own for _, own in sums)

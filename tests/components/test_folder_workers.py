@@ -16,12 +16,13 @@ from support import core_crawl, redis_server
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.domain import domain_key
+from scrapy_aopic.core.order import Opic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import cluster_worker
-from scrapy_aopic.job.dealing import deal
+from scrapy_aopic.job.dealing import deal, good_hosts
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_in_folder, new_sharding
 from scrapy_aopic.place.folder_place import FolderPlace
@@ -200,6 +201,36 @@ def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are
 def test_shards_are_dealt_by_the_hosts_that_wait_and_stay_if_that_is_about_even(holders, waiting, then):
     before = {number: None if each == "." else each for number, each in enumerate(holders)}
     assert deal(before, waiting, ["a", "b"]) == dict(enumerate(then))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "ranks", "good"),
+    [
+        ([4, 4], [{7: 2, 9: 2}, {8: 1, 9: 3}], [8, 0]),
+        ([4, 4], [{7: 1, 9: 3}, {7: 1, 8: 3}], [4, 4]),
+        ([1, 7], [{7: 1}, {9: 7}], [1, 7]),
+        ([300, 20], [{9: 5}, {7: 20}], [0, 320]),
+        ([3, 5], [{}, {}], [3, 5]),
+        ([3, 0], [{}, {}], [3, 0]),
+    ],
+)
+def test_of_the_hosts_that_wait_the_best_count_for_all(waiting, ranks, good):
+    assert good_hosts(dict(enumerate(waiting)), dict(enumerate(ranks))) == dict(enumerate(good))
+
+
+def test_a_shard_tells_the_ranks_of_the_hosts_that_wait(tmp_path):
+    policy = Policy(order=Opic())
+    begin_in_folder(FolderPlace(tmp_path), new_sharding(SHARDS, policy), lambda: None)
+    worker = open_worker(tmp_path, 1, policy)
+    tick_until_held([worker], SHARDS)
+    for n in range(40):
+        worker.seed(core_crawl.link(f"h{n}.test", n), worker.clock(), worth=1.0 + 3 * (n % 2), enriches=False)
+    while sum(held.state.waiting for held in worker.shards.values()) < 40:  # type: ignore[attr-defined]
+        worker.tick()
+    states = [held.state for held in worker.shards.values()]  # type: ignore[attr-defined]
+    assert [sum(state.ranks.values()) for state in states] == [state.waiting for state in states]
+    assert len({rank for state in states for rank in state.ranks}) == 2
+    worker.close()
 
 
 KEYS = st.sampled_from([b"a", b"b"])

@@ -24,6 +24,8 @@ def test_a_heap_gives_the_least_of_what_is_there(steps):
         assert heap.first() == min(there.values(), default=None)
         assert sorted(heap.entries()) == sorted(there.values())
         assert heap.keys() == there.keys()
+        assert sorted(heap.some(len(heap._heap))) == sorted(there.values())
+        assert list(heap.some(1)) == ([heap.first()] if there else [])
         assert sorted(heap.up_to(value)) == sorted(entry for entry in there.values() if entry[0] <= value)
         assert (len(heap), key in heap, heap.value(key)) == (len(there), is_push, value if is_push else None)
 

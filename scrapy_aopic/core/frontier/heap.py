@@ -43,6 +43,10 @@ class LazyHeap(Generic[V]):
         """All entries, in any order."""
         return self._entries.values()
 
+    def some(self, n: int) -> Iterator[tuple[V, int, bytes]]:
+        """Of the first *n* places of the heap, where small values are, the entries that are not void; O(n)."""
+        return (entry for entry in self._heap[:n] if self._entries.get(entry[2]) is entry)
+
     def value(self, key: bytes) -> V | None:
         """The value of *key*, ``None`` if it is not there."""
         entry = self._entries.get(key)

@@ -64,6 +64,7 @@ class ShardState(NamedTuple):
         got_units: Units in all letters of each other shard that were applied; likewise.
         waiting: Hosts that could be requested.
         spread: Its part of the counts of the domains that are spread over all shards, by name.
+        ranks: How many of the hosts that could be requested have each rank; see :attr:`.core.crawl.Crawl.waiting_ranks`.
     """
 
     head: str
@@ -77,6 +78,7 @@ class ShardState(NamedTuple):
     got_units: Mapping[int, int] = {}
     waiting: int = 0
     spread: Mapping[str, DomainCounts] = {}
+    ranks: Mapping[int, int] = {}
 
     @classmethod
     def unpack(cls, data: bytes, keys: Keys) -> ShardState:
@@ -88,6 +90,7 @@ class ShardState(NamedTuple):
         try:
             fields = json.loads(data)
             lasts = {name: by_number(fields[name]) for name in ("sent", "got")}
+            lasts["ranks"] = by_number(fields.get("ranks", {}))
             spread = {name: DomainCounts(*row) for name, row in fields.get("spread", {}).items()}
             return cls(**{**fields, **lasts, "spread": spread})
         except (ValueError, TypeError, LookupError, AttributeError):
