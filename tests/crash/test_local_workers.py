@@ -133,9 +133,9 @@ class Crawl:
         assert "Traceback" not in self.said, self.said
         return code
 
-    def check(self) -> None:
+    def check(self, shards: int = SHARDS) -> None:
         """Each page was fetched, and only once unless something was killed, the books hold, and each page has its item."""
-        visited, queued, violations = check_views(self.job.open_snapshots(), SHARDS)
+        visited, queued, violations = check_views(self.job.open_snapshots(), shards)
         assert (visited, queued, violations) == (ALL, 0, []), self.said
         check_log(self.web.log, self.kills)
         found = Counter(json.loads(line)["url"] for line in self.items.read_text().splitlines())
@@ -334,8 +334,21 @@ def test_a_job_in_one_piece_is_cut_and_goes_on_with_several_workers(tmp_path):
         found = audit_job(begun.job)
         assert (found.violations, found.cash + found.virtual) == ([], SHARDS * TOTAL)
         begun.start(workers=2)
+        begun.wait_for(ALL * 2 // 3, workers=2)
+        for pid in [begun.process.pid, *begun.pids()]:
+            begun.kill(pid)
+        begun.process.wait()
+        old, begun.job = begun.job, FolderPlace(tmp_path / "cut anew")
+        known, waits = fetched_and_waiting(old)
+        said(tmp_path, "salvage", old, begun.job, "--shards", 7)
+        now_known, now_wait = fetched_and_waiting(begun.job)
+        assert now_known.keys() == known.keys()
+        assert now_wait.keys() >= waits.keys(), "letters may have brought more"
+        found = audit_job(begun.job)
+        assert (found.violations, found.cash + found.virtual) == ([], 7 * TOTAL)
+        begun.start(workers=3, shards=7)
         assert begun.end() == 0
-        begun.check()
+        begun.check(shards=7)
 
 
 def test_a_round_by_several_workers_visits_each_page_once_more(tmp_path):
