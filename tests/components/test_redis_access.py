@@ -148,6 +148,10 @@ def test_a_sentinel_names_the_server(tmp_path):
                 store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
             with closing(RedisStore(Address("job", primary.url))) as store:
                 assert store.get_many(Family.PAGES, [b"a"]) == [b"1"]
+            url = f"redis://127.0.0.1:{port}/0"
+            with pytest.raises(StorageError, match="but a sentinel, say: let REDIS_URL name one"):
+                RedisStore(Address("job", url))
+            assert "but a sentinel, say" in run_aopic("status", url, folder=tmp_path).stderr
         finally:
             sentinel.kill()
             sentinel.wait()

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import deque
 from contextlib import suppress
@@ -56,6 +57,7 @@ _ADVICE = {
     "MOVED": "the server is part of a cluster, and the job is on another node: let REDIS_URL name that, or a single server",
     "ASK": "the server is part of a cluster, and the job is on another node: let REDIS_URL name that, or a single server",
     "CLUSTERDOWN": "the cluster that the server is part of is down: let REDIS_URL name a single server",
+    "SENTINEL": "this is no server of data, but a sentinel, say: let REDIS_URL name one, or see 'scrapy aopic docs many-machines#the-server'",
     "MISCONF": "the server takes no writes because it cannot save its data to the disk: see its log",
     "NOREPLICAS": "the server takes no writes because too few replicas follow it (min-replicas-to-write)",
     "NOAUTH": "the server wants a password: put it into REDIS_URL or REDIS_PARAMS",
@@ -364,7 +366,8 @@ class Connection:
 
     def error(self, action: str, cause: str) -> StorageError:
         """The error for an *action* on the store that failed because of *cause*: a reply, or a message of the system."""
-        word = cause.partition(" ")[0]
+        # what any server of data knows
+        word = re.sub(r"^ERR unknown command .(GET|SET|SCAN)\b.*", "SENTINEL", cause).partition(" ")[0]
         why = _ADVICE.get(word, cause.rstrip("."))
         # it was restarted, and will soon be there
         kind = UnreachableError if word == "LOADING" else StorageError
