@@ -158,7 +158,8 @@ class ClusterWorker:
         self._tick_at = 0.0
         self.n_landed = 0
         self.slowest = 0.0
-        self._even_at = self._idle_since = 0.0
+        self._even_at = self._idle_since = self._met_at = 0.0
+        self._met: list[str] = []
         self._logged_share = (-1, -1)
         self._logged_unowned: list[int] = []
         # Shards whose turn in this round of commits is to come.
@@ -371,11 +372,16 @@ class ClusterWorker:
         holders = {number: self._holder(number, cluster) for number in reach}
         waiting = {number: state.waiting for number, state in cluster.states.items()}
         ranks = {number: state.ranks for number, state in cluster.states.items()}
-        dealt = deal(holders, good_hosts(waiting, ranks), tokens)
+        if tokens != self._met:
+            self._met, self._met_at = tokens, cluster.received_at
+        # What waits when workers have just met is what one of them has found, and says little of what they will have to do.
+        is_known = cluster.received_at - self._met_at > _PATIENCE
+        dealt = deal(holders, good_hosts(waiting, ranks) if is_known else {}, tokens)
         given = [number for number in held if holders[number] == own != dealt[number]]
         if not given:
             self._even_at = cluster.received_at
-        if {*tokens} <= {*holders.values()} and cluster.received_at - self._even_at < _PATIENCE:
+        has_all = {*tokens} <= {*holders.values()}
+        if "" in holders.values() or (has_all and cluster.received_at - self._even_at < _PATIENCE):
             given = []
         for number in given:
             held[number].is_leaving = True
@@ -390,9 +396,7 @@ class ClusterWorker:
             return
         self._log_share(sum(not each.is_leaving for each in held.values()), len(cluster.workers))
         self._say_why_idle(waiting, len(cluster.workers), cluster.received_at)
-        unowned = [
-            number for number in range(self._n_shards) if number not in reach and not cluster.is_owned[number]
-        ]
+        unowned = [n for n in range(self._n_shards) if n not in reach and not cluster.is_owned[n]]
         if unowned != self._logged_unowned:
             self._logged_unowned = unowned
             if unowned:

@@ -155,7 +155,7 @@ def test_two_workers_of_one_folder_crawl_one_domain_and_each_page_once(tmp_path)
         assert audit_shards(stores, registered_domain).violations == []
 
 
-def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are_idle(
+def test_one_that_joins_gets_half_at_first_and_later_all_but_the_shard_of_a_large_domain_and_says_why_it_is_idle(
     tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(cluster_worker, "_IDLE", 0.0)
@@ -170,10 +170,13 @@ def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are
     while first.shards[large].state.waiting < 100:  # type: ignore[attr-defined]
         first.tick()
     second = open_worker(tmp_path, 2, policy)
-    tick_until_held([first, second], 1, SHARDS - 1)
-    assert [*first.shards] == [large]
+    tick_until_held([first, second], SHARDS // 2, SHARDS // 2)
+    monkeypatch.setattr(cluster_worker, "_PATIENCE", 0.0)
+    busy, idle = (first, second) if large in first.shards else (second, first)
+    tick_until_held([busy, idle], 1, SHARDS - 1)
+    assert [*busy.shards] == [large]
     while f"100 hosts of other workers' may, in shards {large};" not in caplog.text:
-        second.tick()
+        idle.tick()
     workers = [first, second, *(open_worker(tmp_path, number, policy) for number in (3, 4, 5))]
     told = f"there are 5 workers and {SHARDS} shards. For more, stop the crawl, and go on with NEW, which "
     deadline = time.monotonic() + 120
