@@ -64,7 +64,7 @@ class ShardState(NamedTuple):
         got_units: Units in all letters of each other shard that were applied; likewise.
         waiting: Hosts that could be requested.
         spread: Its part of the counts of the domains that are spread over all shards, by name.
-        ranks: How many of the hosts that could be requested have each rank; see :attr:`.core.crawl.Crawl.waiting_ranks`.
+        ranks: How many of the hosts that could be requested have each rank; see :attr:`~scrapy_aopic.core.crawl.Crawl.waiting_ranks`.
     """
 
     head: str
