@@ -375,7 +375,7 @@ class ClusterWorker:
         if tokens != self._met:
             self._met, self._met_at = tokens, cluster.received_at
         # What waits when workers have just met is what one of them has found, and says little of what they will have to do.
-        is_known = cluster.received_at - self._met_at > _PATIENCE
+        is_known = len(tokens) > 1 and cluster.received_at - self._met_at > _PATIENCE
         dealt = deal(holders, good_hosts(waiting, ranks) if is_known else {}, tokens)
         given = [number for number in held if holders[number] == own != dealt[number]]
         if not given:
